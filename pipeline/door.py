@@ -1,0 +1,87 @@
+"""The DVC door: running one stage of dvc.yaml in this process, and saying whether it was computed or found."""
+
+import logging
+import os
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Literal
+
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
+
+from stages.common.errors import StageError
+from stages.common.journal import read_journal
+
+Outcome = Literal["computed", "restored", "unchanged"]
+
+
+class StageFailed(RuntimeError):
+    """A stage of the DAG that did not come through; the message holds the stage's own reason."""
+
+
+@dataclass(frozen=True)
+class StageId:
+    """`rollout@i0003`, `history` or `prepare_model` in dvc.yaml: a room and a name."""
+
+    dvc_name: str
+    stage: str
+    name: str
+
+
+def stage_id(dvc_name: str, last: str) -> StageId:
+    """What a DVC stage name stands for; `last` is the plan's last iteration."""
+    if dvc_name == "history":
+        return StageId(dvc_name, "history", last)
+    if "@" in dvc_name:
+        stage, _, name = dvc_name.partition("@")
+    else:
+        stage, _, name = dvc_name.partition("_")
+    return StageId(dvc_name, stage, name)
+
+
+def use_this_python() -> None:
+    """Let `python` in dvc.yaml be the interpreter that runs now, whether or not its environment is activated."""
+    folder = str(Path(sys.executable).parent)
+    if os.environ.get("PATH", "").split(os.pathsep)[0] != folder:
+        os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", "")
+
+
+def _last_start(stage: StageId) -> float | None:
+    records = read_journal(stage.stage, stage.name)
+    return float(records[0]["time"]) if records else None
+
+
+def reproduce(stage: StageId) -> Outcome:
+    """Bring one stage up to date, as `dvc repro --single-item` does."""
+    before = _last_start(stage)
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()), Repo() as repo:
+            changed = repo.reproduce(stage.dvc_name, single_item=True)
+    except DvcException as error:
+        raise StageFailed(f"{stage.dvc_name}: {reason(stage, error)}") from error
+    if not changed:
+        return "unchanged"
+    return "computed" if _last_start(stage) != before else "restored"
+
+
+def reason(stage: StageId, error: BaseException) -> str:
+    """Why a stage failed: its own last word if there is one, otherwise DVC's."""
+    records = read_journal(stage.stage, stage.name)
+    if records and records[-1]["event"] == "failed":
+        return str(records[-1]["error"])
+    causes = [str(error)]
+    while error.__cause__ is not None:
+        error = error.__cause__
+        causes.append(str(error))
+    return ": ".join(dict.fromkeys(causes))
+
+
+def check_project() -> None:
+    """Refuse early and clearly outside a project folder or repository."""
+    for needed in ("dvc.yaml", "params.yaml", ".dvc"):
+        if not Path(needed).exists():
+            raise StageError(f"no {needed} here; run `rloo` from the project's folder")

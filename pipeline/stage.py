@@ -1,0 +1,70 @@
+"""The command of every DVC stage: `python -m pipeline.stage rollout i0003`.
+
+A light client. Where `rloo train` keeps a warm worker (RLOO_WORKER holds its address) the work is handed to it;
+otherwise it is done here. Either way the same function writes the same bytes. Only the standard library is imported
+before that is decided.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+
+WORKER_VARIABLE = "RLOO_WORKER"
+POLL_SECONDS = 0.5
+
+
+def exit_with_parent() -> None:
+    """End this process when its parent is gone: a killed `dvc repro` must not leave a stage running."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def ask_worker(address: str, stage: str, name: str) -> dict[str, str] | None:
+    """The worker's answer, `{}` or `{"error": ...}`; None if there is none to be had and the work is still to do."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(address)
+            connection.sendall(json.dumps({"stage": stage, "name": name}).encode() + b"\n")
+            answer = connection.makefile().readline()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+    except ConnectionResetError:
+        answer = ""
+    if not answer:
+        return {"error": f"the worker died while it ran {stage} {name}"}
+    found: dict[str, str] = json.loads(answer)
+    return None if "stale" in found else found
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2:
+        print("usage: python -m pipeline.stage STAGE NAME", file=sys.stderr)
+        return 2
+    stage, name = arguments
+    exit_with_parent()
+    address = os.environ.get(WORKER_VARIABLE)
+    answer = ask_worker(address, stage, name) if address else None
+    if answer is None:
+        try:
+            from stages.entry import main as run_here
+        except ModuleNotFoundError as error:
+            print(f"{error}; run `source .venv/bin/activate` first, or `make setup`", file=sys.stderr)
+            return 1
+        return run_here(stage, [name])
+    if "error" in answer:
+        print(f"{stage} {name}: {answer['error']}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

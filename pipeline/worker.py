@@ -1,0 +1,144 @@
+"""The resident worker: one process that keeps imports and models warm and runs stages one after the other.
+
+It is started by `rloo train`, answers on a Unix socket, and ends with the process that started it. It refuses work once
+the code on disk is no longer the code it has imported: the stage then runs in a fresh process.
+"""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+from pipeline.stage import WORKER_VARIABLE, exit_with_parent
+from stages.common.errors import StageError
+from stages.common.journal import QUIET_VARIABLE
+from stages.common.paths import LOGS, PARTIAL
+
+START_SECONDS = 60.0
+
+
+def code_hash() -> str:
+    """Hash of all source files of the stages."""
+    digest = blake2b(digest_size=16)
+    for path in sorted(Path("stages").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def serve(address: str) -> None:
+    """Answer requests until the parent ends."""
+    exit_with_parent()
+    code = code_hash()
+    import stages.common.policy  # noqa: F401  the slow imports, done before the first request
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(address)
+        server.listen()
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                answer(connection, code)
+
+
+def answer(connection: socket.socket, code: str) -> None:
+    """Run one stage, unless the code has changed since it was imported."""
+    request = json.loads(connection.makefile().readline())
+    if code_hash() != code:
+        reply: dict[str, object] = {"stale": True}
+    else:
+        with exit_with_client(connection):
+            reply = run(request["stage"], request["name"])
+    connection.sendall(json.dumps(reply).encode() + b"\n")
+
+
+@contextmanager
+def exit_with_client(connection: socket.socket) -> Iterator[None]:
+    """End this process if the client hangs up while the block runs."""
+    wake, waker = socket.socketpair()
+
+    def watch() -> None:
+        readable, _, _ = select.select([connection, wake], [], [])
+        if wake not in readable:
+            os._exit(1)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        waker.send(b".")
+        thread.join()
+        wake.close()
+        waker.close()
+
+
+def run(stage: str, name: str) -> dict[str, object]:
+    from stages.entry import run_stage
+
+    try:
+        run_stage(stage, name)
+    except StageError as error:
+        return {"error": str(error)}
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {error} (traceback in {LOGS / 'worker.log'})"}
+    return {}
+
+
+class Worker:
+    """The handle that `rloo train` holds."""
+
+    def __init__(self) -> None:
+        self.address = str(PARTIAL.parent / f".worker.{os.getpid()}.sock")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> None:
+        """Start the worker if it is not running."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        Path(self.address).unlink(missing_ok=True)
+        LOGS.mkdir(parents=True, exist_ok=True)
+        with (LOGS / "worker.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.worker", self.address],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {QUIET_VARIABLE: "1"},
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not Path(self.address).exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise StageError(f"the worker did not start; see {LOGS / 'worker.log'}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        Path(self.address).unlink(missing_ok=True)
+
+
+@contextmanager
+def resident_worker() -> Iterator[Worker]:
+    """A worker for the duration of the block; stage commands find it through the environment."""
+    worker = Worker()
+    os.environ[WORKER_VARIABLE] = worker.address
+    try:
+        yield worker
+    finally:
+        del os.environ[WORKER_VARIABLE]
+        worker.stop()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,43 @@
+"""What kind of group a row is in, and why the row counts in the loss or does not."""
+
+import polars as pl
+
+from stages.common.tables import GROUP
+
+EQUAL = 1e-12
+
+
+def describe_groups(scores: pl.DataFrame, correct_reward: float) -> pl.DataFrame:
+    """Add `group_size`, `n_scorable` and `group_kind`; kinds speak of the task reward, before any KL."""
+    reward = pl.col("task_reward")
+    low, high = reward.min().over(GROUP), reward.max().over(GROUP)
+    kind = (
+        pl.when(high.is_null())
+        .then(pl.lit("unscorable"))
+        .when(high - low > EQUAL)
+        .then(pl.lit("mixed"))
+        .when(low >= correct_reward - EQUAL)
+        .then(pl.lit("all_correct"))
+        .when(high.abs() <= EQUAL)
+        .then(pl.lit("all_wrong"))
+        .otherwise(pl.lit("all_equal"))
+    )
+    return scores.with_columns(
+        group_size=pl.len().over(GROUP),
+        n_scorable=reward.count().over(GROUP),
+        group_kind=kind,
+    )
+
+
+def decide_loss(advantages: pl.DataFrame) -> pl.DataFrame:
+    """Add `in_loss` and the `reason`, in words that stand in the table for whoever asks why a row counted."""
+    reason = (
+        pl.when(pl.col("score").is_null())
+        .then(pl.lit("not scorable: outside baseline and loss"))
+        .when(pl.col("n_scorable") < 2)
+        .then(pl.lit("no scorable sibling to compare with"))
+        .when(pl.col("advantage") == 0.0)
+        .then(pl.lit("counted: equal to its baseline, no gradient"))
+        .otherwise(pl.lit("counted"))
+    )
+    return advantages.with_columns(in_loss=pl.col("advantage").is_not_null(), reason=reason)

@@ -1,0 +1,38 @@
+"""Device, precision, threads and determinism, set once per process before a model is loaded."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from stages.common.params import Compute, ParamsError
+
+
+@dataclass(frozen=True)
+class Runtime:
+    device: torch.device
+    dtype: torch.dtype
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_up(compute: Compute) -> Runtime:
+    """Resolve `auto`, fix the number of threads and ask torch for deterministic kernels."""
+    name = compute.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ParamsError(f"params.yaml: compute.device = {name!r}: {error}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ParamsError(f"params.yaml: compute.device = {name!r}: this torch finds no CUDA device; use `auto` or `cpu`")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(available_cores() if compute.threads == "auto" else compute.threads)
+    dtype = compute.dtype
+    if dtype == "auto":
+        dtype = "bfloat16" if device.type == "cuda" else "float32"
+    return Runtime(device, getattr(torch, dtype))

@@ -1,0 +1,54 @@
+"""Publishing by rename: a file or folder appears whole or not at all.
+
+Work in progress lies under `data/.partial`, on the same file system and outside every folder that DVC hashes.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stages.common.paths import PARTIAL
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _clear(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def publish(target: Path) -> Iterator[Path]:
+    """Give a scratch path to write a file or a folder to; rename it to `target` if the block succeeds."""
+    scratch = PARTIAL / f"{os.getpid()}.{target.parent.name}.{target.name}"
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    _clear(scratch)
+    try:
+        yield scratch
+        for file in [p for p in scratch.rglob("*") if p.is_file()] if scratch.is_dir() else [scratch]:
+            _sync(file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if scratch.is_dir() and target.exists():
+            _clear(target)
+        os.replace(scratch, target)
+        _sync(target.parent)
+    finally:
+        _clear(scratch)
+
+
+def sweep_partial() -> None:
+    """Remove what processes that no longer live left half-made."""
+    for path in PARTIAL.glob("*"):
+        owner = path.name.split(".")[0]
+        if not owner.isdigit() or not Path(f"/proc/{owner}").exists():
+            _clear(path)

@@ -1,0 +1,54 @@
+"""The gate between stages: what a table must satisfy before it is published. A violation names the row's key."""
+
+import polars as pl
+
+from stages.common.tables import GROUP, KEY, TableError
+
+TOLERANCE = 1e-9
+
+
+def refuse(frame: pl.DataFrame, violates: pl.Expr, table: str, rule: str, key: tuple[str, ...] = KEY) -> None:
+    """Raise if any row violates a rule; the first such row's key is in the message."""
+    bad = frame.filter(violates)
+    if not bad.is_empty():
+        where = ", ".join(f"{name}={value}" for name, value in zip(key, bad.select(key).row(0), strict=True))
+        raise TableError(f"{table}: {bad.height} row(s) violate: {rule}. First: {where}")
+
+
+def check_rollouts(frame: pl.DataFrame, samples_per_prompt: int) -> None:
+    """Lengths agree, log-probs are finite and not positive, every prompt has all its samples."""
+    table = "rollouts"
+    length = pl.col("length")
+    refuse(frame, pl.col("completion_ids").list.len() != length, table, "length is the number of completion ids")
+    refuse(frame, pl.col("sampler_logprobs").list.len() != length, table, "one log-prob for each completion id")
+    refuse(frame, length < 1, table, "a completion has at least one token, if only the end of sequence")
+    logp = pl.col("sampler_logprobs").list.eval((~pl.element().is_finite()) | (pl.element() > 1e-4)).list.any()
+    refuse(frame, logp, table, "log-probs are finite and at most 0")
+    samples = pl.len().over(GROUP) % samples_per_prompt
+    refuse(frame.filter(pl.col("kind") == "sample"), samples != 0, table, f"{samples_per_prompt} samples per prompt")
+
+
+def check_scores(frame: pl.DataFrame) -> None:
+    """One reference log-prob per token, finite KL, and a score exactly where there is a task reward."""
+    table = "scores"
+    refuse(frame, ~pl.col("kl").is_finite(), table, "kl is finite")
+    refuse(frame, pl.col("in_baseline") != pl.col("task_reward").is_not_null(), table, "scorable rows have a task reward")
+    refuse(frame, pl.col("score").is_null() != pl.col("task_reward").is_null(), table, "scorable rows have a score")
+    refuse(frame, ~pl.col("score").fill_null(0.0).is_finite(), table, "score is finite")
+
+
+def check_same_keys(frame: pl.DataFrame, other: pl.DataFrame, table: str, other_table: str) -> None:
+    """Both tables speak of exactly the same rows."""
+    for left, right, name in ((frame, other, other_table), (other, frame, table)):
+        absent = left.select(KEY).join(right.select(KEY), on=KEY, how="anti")
+        refuse(absent, pl.lit(True), table, f"every row is also in {name}")
+
+
+def check_advantages(frame: pl.DataFrame) -> None:
+    """Advantages exist exactly in the loss, are finite, and sum to zero in each group."""
+    table = "advantages"
+    refuse(frame, pl.col("advantage").is_null() == pl.col("in_loss"), table, "an advantage exactly where in_loss")
+    refuse(frame, ~pl.col("advantage").fill_null(0.0).is_finite(), table, "advantage is finite")
+    scale = pl.col("score").abs().max().over(GROUP).fill_null(0.0).clip(lower_bound=1.0)
+    total = pl.col("advantage").sum().over(GROUP).abs()
+    refuse(frame, total > TOLERANCE * scale, table, "the advantages of a group sum to 0")

@@ -1,0 +1,78 @@
+"""Log-probabilities of completions under a model, at the sampling temperature.
+
+Only the positions that predict a completion token get logits, so no [batch, length, vocabulary] tensor exists.
+Dimension suffixes: L tokens of a packed row, T its predicted tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stages.common.packing import Group, PackedRow, block_mask, pack
+
+PROBE_TOLERANCE = 1e-2
+
+
+def row_logits(model: Any, row: PackedRow) -> Tensor:
+    """Logits [T, V] in float32 that predict the row's completion tokens."""
+    device = next(model.parameters()).device
+    mask = None
+    if not row.is_plain:
+        allowed = block_mask(row, device)
+        mask = torch.zeros_like(allowed, dtype=model.dtype).masked_fill(~allowed, torch.finfo(model.dtype).min)
+    output = model(
+        input_ids=torch.tensor([row.ids_L], device=device),
+        position_ids=torch.tensor([row.positions_L], device=device),
+        attention_mask=mask,
+        logits_to_keep=torch.tensor(row.predict_T, device=device),
+        use_cache=False,
+    )
+    logits_TV: Tensor = output.logits[0].float()
+    return logits_TV
+
+
+def row_logprobs(model: Any, row: PackedRow, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probs [T] (with gradient, if enabled) and entropies [T] (never with gradient), in nats."""
+    logits_TV = row_logits(model, row) / temperature
+    target_T = torch.tensor(row.target_T, device=logits_TV.device)
+    log_normaliser_T = logits_TV.logsumexp(dim=-1)
+    logp_T = logits_TV.gather(-1, target_T[:, None])[:, 0] - log_normaliser_T
+    return logp_T, entropy(logits_TV.detach())
+
+
+def entropy(logits_NV: Tensor) -> Tensor:
+    """Entropy [N] of the distributions given by logits [N, V], in nats."""
+    logp_NV = logits_NV.log_softmax(dim=-1)
+    return -(logp_NV.exp() * logp_NV).sum(dim=-1)
+
+
+@torch.no_grad()
+def completion_logprobs(
+    model: Any, groups: Sequence[Group], temperature: float, max_tokens: int, *, one_by_one: bool = False
+) -> dict[int, list[float]]:
+    """Log-probs of every completion, keyed by the caller's row index (`Group.rows`)."""
+    found: dict[int, list[float]] = {row: [] for group in groups for row in group.rows}
+    for packed in pack(groups, max_tokens, one_by_one=one_by_one):
+        logp_T, _ = row_logprobs(model, packed, temperature)
+        for row, logp in zip(packed.row_T, logp_T.tolist(), strict=True):
+            found[row].append(logp)
+    return found
+
+
+@torch.no_grad()
+def takes_block_mask(model: Any) -> bool:
+    """Whether the model honours a block mask: asked of its config first, then tried on a few tokens.
+
+    Sliding windows, recurrent layers and position biases built from the mask's shape do not; such models get one
+    completion per row, which needs no mask.
+    """
+    config = model.config.get_text_config()
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if layers != {"full_attention"} or getattr(config, "sliding_window", None):
+        return False
+    probe = [Group([1, 2, 3], [[4, 5], [6, 7]], [0, 1]), Group([3, 1], [[2, 2]], [2])]
+    packed = completion_logprobs(model, probe, 1.0, 64)
+    plain = completion_logprobs(model, probe, 1.0, 64, one_by_one=True)
+    return all(abs(a - b) < PROBE_TOLERANCE for row in plain for a, b in zip(packed[row], plain[row], strict=True))

@@ -1,0 +1,100 @@
+"""Packed rows: one forward pass reads a prompt once for all of its completions.
+
+A packed row is `[prompt, c_1 .. c_K, prompt', c'_1 .. c'_K, ...]` with a block mask (a completion sees its own prompt
+and itself, nothing else) and positions that restart after each prompt. Log-probs and gradients are those of separate
+rows; the prompt is computed once instead of K times, and nothing is padded.
+
+Dimension suffixes: L tokens of one packed row, T predicted (completion) tokens of that row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Group:
+    """A prompt with the completions that follow it; `rows` are the caller's indices of the completions."""
+
+    prompt_ids: Sequence[int]
+    completions: Sequence[Sequence[int]]
+    rows: Sequence[int]
+
+    @property
+    def tokens(self) -> int:
+        return len(self.prompt_ids) + sum(len(completion) for completion in self.completions)
+
+
+@dataclass
+class PackedRow:
+    """Token ids, positions and blocks of one forward pass, and where its predictions are."""
+
+    ids_L: list[int] = field(default_factory=list)
+    positions_L: list[int] = field(default_factory=list)
+    group_L: list[int] = field(default_factory=list)  # which prompt a token belongs to
+    branch_L: list[int] = field(default_factory=list)  # 0: the prompt itself, j: its j-th completion
+    predict_T: list[int] = field(default_factory=list)  # index in L of the logits that predict target t
+    target_T: list[int] = field(default_factory=list)  # the completion tokens
+    row_T: list[int] = field(default_factory=list)  # the caller's row that target t belongs to
+
+    @property
+    def is_plain(self) -> bool:
+        """One prompt with one completion: ordinary causal attention, no mask needed."""
+        return max(self.group_L) == 0 and max(self.branch_L) <= 1
+
+    def append(self, group: Group) -> None:
+        number = self.group_L[-1] + 1 if self.group_L else 0
+        last_of_prompt = len(self.ids_L) + len(group.prompt_ids) - 1
+        self._extend(group.prompt_ids, 0, number, 0)
+        for branch, (completion, row) in enumerate(zip(group.completions, group.rows, strict=True), start=1):
+            first = len(self.ids_L)
+            self._extend(completion, len(group.prompt_ids), number, branch)
+            self.predict_T.extend([last_of_prompt, *range(first, first + len(completion) - 1)])
+            self.target_T.extend(completion)
+            self.row_T.extend([row] * len(completion))
+
+    def _extend(self, ids: Sequence[int], position: int, group: int, branch: int) -> None:
+        self.ids_L.extend(ids)
+        self.positions_L.extend(range(position, position + len(ids)))
+        self.group_L.extend([group] * len(ids))
+        self.branch_L.extend([branch] * len(ids))
+
+
+def split_groups(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool = False) -> list[Group]:
+    """Cut groups that exceed `max_tokens` into several that repeat the prompt; never cuts a completion."""
+    pieces: list[Group] = []
+    for group in groups:
+        start, tokens = 0, len(group.prompt_ids)
+        for end, completion in enumerate(group.completions):
+            if end > start and (one_by_one or tokens + len(completion) > max_tokens):
+                pieces.append(Group(group.prompt_ids, group.completions[start:end], group.rows[start:end]))
+                start, tokens = end, len(group.prompt_ids)
+            tokens += len(completion)
+        pieces.append(Group(group.prompt_ids, group.completions[start:], group.rows[start:]))
+    return pieces
+
+
+def pack(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool = False) -> list[PackedRow]:
+    """Pack groups, in the order given, into rows of at most `max_tokens` tokens.
+
+    A single prompt with one completion that is longer than the budget gets a row of its own. `one_by_one` puts one
+    completion in each row: for models that cannot take a block mask.
+    """
+    rows: list[PackedRow] = []
+    for group in split_groups(groups, max_tokens, one_by_one=one_by_one):
+        if not rows or one_by_one or len(rows[-1].ids_L) + group.tokens > max_tokens:
+            rows.append(PackedRow())
+        rows[-1].append(group)
+    return rows
+
+
+def block_mask(row: PackedRow, device: torch.device) -> Tensor:
+    """Boolean [1, 1, L, L], true where the query (third axis) may look at the key (fourth)."""
+    group_L = torch.tensor(row.group_L, device=device)
+    branch_L = torch.tensor(row.branch_L, device=device)
+    same_group_LL = group_L[:, None] == group_L[None, :]
+    visible_LL = (branch_L[None, :] == 0) | (branch_L[:, None] == branch_L[None, :])
+    causal_LL = torch.ones(len(row.ids_L), len(row.ids_L), dtype=torch.bool, device=device).tril()
+    return (same_group_LL & visible_LL & causal_LL)[None, None]

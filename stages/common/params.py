@@ -1,0 +1,205 @@
+"""params.yaml as typed sections. An unknown key, or a value the method forbids, is an error before anything runs."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from stages.common.errors import StageError
+
+PARAMS_FILE = Path("params.yaml")
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class ParamsError(StageError):
+    """A message that names the file, the key and what to do."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Compute(Section):
+    """Where and in what precision models run. `auto`: CUDA and bfloat16 where there is a GPU, CPU and float32 else."""
+
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: Literal["auto"] | Count = "auto"
+
+
+class Model(Section):
+    """The initial model: a folder, a hub id, or `package:NAME/FILE.gguf` for a GGUF inside an installed package."""
+
+    source: str
+    sha256: str | None = None
+
+
+class Prompts(Section):
+    """The embedded task: questions of the bank, each with one or two constraints."""
+
+    train: Count
+    heldout: Count
+    constraints: Annotated[list[str], Field(min_length=2)]
+    two_constraints: Annotated[float, Field(ge=0, le=1)]
+    system: str | None = None
+
+    @field_validator("constraints")
+    @classmethod
+    def _known(cls, kinds: list[str]) -> list[str]:
+        from stages.prepare.constraints import KINDS
+
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown or len(set(kinds)) < len(kinds):
+            raise ValueError(f"must be different kinds out of {sorted(KINDS)}; not known: {unknown}")
+        return kinds
+
+
+class Lora(Section):
+    rank: Count
+    alpha: Positive
+    targets: Annotated[list[str], Field(min_length=1)]
+
+
+class Policy(Section):
+    """What is trained: all weights (`full`), or a LoRA adapter over the frozen base (`lora`)."""
+
+    method: Literal["lora", "full"]
+    lora: Lora
+
+
+class Rollout(Section):
+    prompts_per_iteration: Count
+    samples_per_prompt: Annotated[int, Field(ge=2)]
+    max_new_tokens: Count
+    temperature: Positive
+    top_p: float = 1.0
+    top_k: int = 0
+    stop_tokens: Annotated[list[str], Field(min_length=1)] | None = None
+    batch_sequences: Count = 64
+
+    @field_validator("top_p")
+    @classmethod
+    def _whole_distribution(cls, value: float) -> float:
+        if value != 1.0:
+            raise ValueError("must be 1: the update's log-probs are those of the whole distribution, not of a nucleus")
+        return value
+
+    @field_validator("top_k")
+    @classmethod
+    def _no_truncation(cls, value: int) -> int:
+        if value != 0:
+            raise ValueError("must be 0 (off): the update's log-probs are those of the whole distribution")
+        return value
+
+
+class Reward(Section):
+    """`function`: `module:name` with TRL's signature `f(prompts, completions, completion_ids, **columns)`."""
+
+    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+    weight: float = 1.0
+
+
+class Kl(Section):
+    """`beta` times the sequence's k1 KL estimate is taken off the reward, before the baseline."""
+
+    beta: Annotated[float, Field(ge=0)]
+
+
+class Score(Section):
+    rewards: Annotated[dict[str, Reward], Field(min_length=1)]
+    kl: Kl
+    pack_tokens: Count = 512
+
+    @field_validator("rewards")
+    @classmethod
+    def _names(cls, rewards: dict[str, Reward]) -> dict[str, Reward]:
+        bad = [name for name in rewards if not name.replace("_", "").isalnum()]
+        if bad:
+            raise ValueError(f"names are letters, digits and underscores, as they become column names: {bad}")
+        return rewards
+
+
+class Advantage(Section):
+    """`correct_reward`: the task reward that counts as fully correct when groups are classed."""
+
+    estimator: Literal["rloo"] = "rloo"
+    correct_reward: float = 1.0
+
+
+class Schedule(Section):
+    """Linear warm-up over `warmup` optimizer steps; then linear decay to 0 at step `horizon` (null: constant)."""
+
+    warmup: Annotated[int, Field(ge=0)] = 0
+    horizon: Count | None = None
+
+
+class Update(Section):
+    learning_rate: Positive
+    schedule: Schedule = Schedule()
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    eps: Positive = 1e-8
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Positive
+    minibatches: Count = 1
+    pack_tokens: Count = 512
+
+
+class Evaluate(Section):
+    temperature: Annotated[float, Field(ge=0)]
+    samples_per_prompt: Count = 1
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    resamples: Count = 2000
+    parts: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+
+
+class Prepare(Section):
+    model: Model
+    prompts: Prompts
+
+
+class Params(Section):
+    """All of params.yaml, one section per stage."""
+
+    seed: Annotated[int, Field(ge=0)]
+    compute: Compute = Compute()
+    prepare: Prepare
+    policy: Policy
+    rollout: Rollout
+    score: Score
+    advantage: Advantage = Advantage()
+    update: Update
+    evaluate: Evaluate
+
+
+def parse_params(raw: Any, source: str) -> Params:
+    """Validate; all errors at once, each with its key as it is written in the file."""
+    if not isinstance(raw, dict):
+        raise ParamsError(f"{source}: expected sections such as `rollout:`, found {type(raw).__name__}")
+    try:
+        return Params.model_validate(raw)
+    except ValidationError as error:
+        lines = [_describe(source, detail) for detail in error.errors()]
+        raise ParamsError("\n".join(lines)) from None
+
+
+def _describe(source: str, detail: Any) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{source}: {key}: no such option; remove it or correct its spelling"
+    if detail["type"] == "missing":
+        return f"{source}: {key}: missing; add it"
+    return f"{source}: {key} = {detail['input']!r}: {detail['msg']}"
+
+
+def load_params(path: Path = PARAMS_FILE) -> Params:
+    """Read and validate params.yaml."""
+    if not path.exists():
+        raise ParamsError(f"{path} does not exist; run from the project's folder")
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{path}: not valid YAML: {error}") from None
+    return parse_params(raw, str(path))

@@ -1,0 +1,69 @@
+"""Where every file of a run lies, relative to the project's folder."""
+
+import re
+from pathlib import Path
+
+from stages.common.errors import StageError
+
+DATA = Path("data")
+BASE = DATA / "base"
+PROMPTS = DATA / "prompts.parquet"
+HISTORY = DATA / "history.parquet"
+HISTORY_CSV = DATA / "history.csv"
+SECONDS_CSV = DATA / "seconds.csv"
+LOGS = DATA / "logs"
+PARTIAL = DATA / ".partial"
+
+INITIAL = "i0000"
+
+
+def iteration_name(number: int) -> str:
+    """`i0003`: starts with a letter, so that YAML keeps it a string."""
+    return f"i{number:04d}"
+
+
+def iteration_number(name: str) -> int:
+    """The number in `i0003`; a StageError for anything else."""
+    if not re.fullmatch(r"i\d{4,}", name):
+        raise StageError(f"{name!r} is not the name of an iteration; names look like {iteration_name(3)}")
+    return int(name[1:])
+
+
+def previous(name: str) -> str:
+    return iteration_name(iteration_number(name) - 1)
+
+
+def iteration(name: str) -> Path:
+    return DATA / "iterations" / name
+
+
+def rollouts(name: str) -> Path:
+    return iteration(name) / "rollouts.parquet"
+
+
+def scores(name: str) -> Path:
+    return iteration(name) / "scores.parquet"
+
+
+def advantages(name: str) -> Path:
+    return iteration(name) / "advantages.parquet"
+
+
+def steps(name: str) -> Path:
+    return iteration(name) / "steps.parquet"
+
+
+def evaluation(name: str) -> Path:
+    return iteration(name) / "eval.json"
+
+
+def generations(name: str) -> Path:
+    return iteration(name) / "generations.parquet"
+
+
+def policy(name: str) -> Path:
+    return DATA / "policies" / name
+
+
+def optimizer(name: str) -> Path:
+    return DATA / "optimizer" / name / "optimizer.safetensors"

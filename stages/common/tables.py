@@ -1,0 +1,144 @@
+"""The tables of an iteration: one declared schema each, explicit keys, sorted, checked when written and when read."""
+
+from pathlib import Path
+
+import polars as pl
+
+from stages.common.errors import StageError
+from stages.common.files import publish
+
+Schema = dict[str, pl.DataType]
+
+KEY = ("iteration", "prompt_id", "sample", "kind")
+GROUP = ("iteration", "prompt_id")
+
+KEY_SCHEMA: Schema = {
+    "iteration": pl.Int32(),
+    "prompt_id": pl.String(),
+    "sample": pl.Int16(),
+    "kind": pl.String(),  # sample | greedy
+}
+
+PROMPTS: Schema = {
+    "prompt_id": pl.String(),
+    "split": pl.String(),  # train | heldout
+    "prompt": pl.String(),
+    "prompt_text": pl.String(),  # rendered by the chat template
+    "prompt_ids": pl.List(pl.Int32()),
+}
+
+ROLLOUTS: Schema = {
+    **KEY_SCHEMA,
+    "position": pl.Int64(),  # place in the endless sequence of shuffled epochs
+    "completion": pl.String(),  # a view: the ids are the truth
+    "completion_ids": pl.List(pl.Int32()),
+    "sampler_logprobs": pl.List(pl.Float32()),
+    "entropy": pl.Float32(),  # mean over tokens of the sampling distribution's entropy, nats
+    "finish_reason": pl.String(),  # stop | length | empty
+    "length": pl.Int32(),
+    "seed": pl.UInt64(),
+}
+
+SCORES: Schema = {
+    **KEY_SCHEMA,
+    "task_reward": pl.Float64(),  # null: nothing could score the row
+    "ref_logprobs": pl.List(pl.Float32()),
+    "logp_sum": pl.Float64(),
+    "ref_logp_sum": pl.Float64(),
+    "kl": pl.Float64(),
+    "score": pl.Float64(),
+    "entropy": pl.Float32(),
+    "in_baseline": pl.Boolean(),
+}
+
+ADVANTAGES: Schema = {
+    **KEY_SCHEMA,
+    "task_reward": pl.Float64(),
+    "score": pl.Float64(),
+    "baseline": pl.Float64(),
+    "advantage": pl.Float64(),
+    "group_size": pl.Int32(),
+    "n_scorable": pl.Int32(),
+    "group_kind": pl.String(),  # all_correct | all_wrong | all_equal | mixed | unscorable
+    "in_loss": pl.Boolean(),
+    "reason": pl.String(),
+}
+
+STEPS: Schema = {
+    "iteration": pl.Int32(),
+    "step": pl.Int32(),
+    "optimizer_step": pl.Int64(),  # counted over the whole run
+    "rows": pl.Int32(),
+    "rows_in_loss": pl.Int32(),
+    "rows_with_gradient": pl.Int32(),
+    "tokens": pl.Int64(),
+    "loss": pl.Float64(),
+    "grad_norm": pl.Float64(),
+    "learning_rate": pl.Float64(),
+    "approx_kl": pl.Float64(),  # mean over tokens of the trainer's k3 estimate against the sampler
+    "ratio_max": pl.Float64(),
+    "ratio_min": pl.Float64(),
+    "entropy": pl.Float64(),
+}
+
+GENERATIONS: Schema = {
+    **KEY_SCHEMA,
+    "completion": pl.String(),
+    "completion_ids": pl.List(pl.Int32()),
+    "finish_reason": pl.String(),
+    "length": pl.Int32(),
+    "task_reward": pl.Float64(),
+    "parts": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()})),
+}
+
+
+class TableError(StageError):
+    """A table that breaks its contract; the message names the table and the row's key."""
+
+
+def reward_schema(names: list[str]) -> Schema:
+    """The columns that each reward function adds to the scores table."""
+    columns: Schema = {}
+    for name in names:
+        columns[f"reward/{name}"] = pl.Float64()
+        columns[f"status/{name}"] = pl.String()  # ok | invalid | error | missing
+        columns[f"message/{name}"] = pl.String()
+    return columns
+
+
+def conform(frame: pl.DataFrame, schema: Schema, table: str) -> pl.DataFrame:
+    """The frame with the schema's columns first, in order and of the declared types; extra columns keep theirs."""
+    missing = [name for name in schema if name not in frame.columns]
+    if missing:
+        raise TableError(f"{table}: columns {missing} are missing; it has {frame.columns}")
+    extra = [name for name in frame.columns if name not in schema]
+    return frame.select([pl.col(name).cast(dtype, strict=True) for name, dtype in schema.items()] + extra)
+
+
+def check_key(frame: pl.DataFrame, key: tuple[str, ...], table: str) -> None:
+    """Every key is complete and occurs once."""
+    bad = frame.filter(pl.any_horizontal(pl.col(key).is_null()) | pl.struct(key).is_duplicated())
+    if not bad.is_empty():
+        raise TableError(f"{table}: key {dict(zip(key, bad.select(key).row(0), strict=True))} is incomplete or not unique")
+
+
+def write_table(frame: pl.DataFrame, schema: Schema, key: tuple[str, ...], path: Path) -> pl.DataFrame:
+    """Check, sort by key, and publish. The same rows give the same bytes."""
+    conformed = conform(frame, schema, str(path))
+    check_key(conformed, key, str(path))
+    ordered = conformed.sort(key)
+    with publish(path) as scratch:
+        ordered.write_parquet(scratch, compression="zstd", statistics=True)
+    return ordered
+
+
+def read_table(path: Path, schema: Schema, key: tuple[str, ...]) -> pl.DataFrame:
+    """Read and check a table that an earlier stage wrote."""
+    if not path.exists():
+        raise TableError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
+    frame = pl.read_parquet(path)
+    for name, dtype in schema.items():
+        if frame.schema.get(name) != dtype:
+            raise TableError(f"{path}: column {name} should be {dtype}, found {frame.schema.get(name)}")
+    check_key(frame, key, str(path))
+    return frame

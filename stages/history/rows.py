@@ -1,0 +1,106 @@
+"""One row of the history: an iteration's tables summed up under the names that the field greps for."""
+
+import json
+from typing import Any
+
+import polars as pl
+
+from stages.common import paths
+from stages.common.tables import ADVANTAGES, GROUP, KEY, PROMPTS, ROLLOUTS, SCORES, STEPS, read_table
+
+GROUP_KINDS = ("all_correct", "all_wrong", "all_equal", "mixed", "unscorable")
+EVALUATED = ("reward", "reward_low", "reward_high", "completions/mean_length", "completions/clipped_ratio", "distinct_2")
+
+
+def reward_metrics(scores: pl.DataFrame) -> dict[str, Any]:
+    """Means over scorable rows; `reward_std` is the mean over groups of the standard deviation within one (n - 1)."""
+    groups = scores.group_by(GROUP).agg(
+        std=pl.col("task_reward").std(), spread=pl.col("task_reward").max() - pl.col("task_reward").min()
+    )
+    names = [column.removeprefix("reward/") for column in scores.columns if column.startswith("reward/")]
+    return {
+        "reward": scores["task_reward"].mean(),
+        "reward_std": groups["std"].mean(),
+        **{f"rewards/{name}/mean": scores[f"reward/{name}"].mean() for name in names},
+        "frac_reward_zero_std": (groups["spread"] == 0).mean(),
+        "frac_unscorable": scores["task_reward"].is_null().mean(),
+        "score": scores["score"].mean(),
+        "kl": scores["kl"].mean(),
+    }
+
+
+def group_metrics(advantages: pl.DataFrame) -> dict[str, Any]:
+    """The share of groups of each kind."""
+    kinds = advantages.unique(GROUP)["group_kind"]
+    return {f"groups/{kind}": (kinds == kind).mean() for kind in GROUP_KINDS}
+
+
+def completion_metrics(rollouts: pl.DataFrame) -> dict[str, Any]:
+    return {
+        "entropy": rollouts["entropy"].cast(pl.Float64).mean(),
+        "completions/mean_length": rollouts["length"].mean(),
+        "completions/min_length": rollouts["length"].min(),
+        "completions/max_length": rollouts["length"].max(),
+        "completions/clipped_ratio": (rollouts["finish_reason"] == "length").mean(),
+    }
+
+
+def step_metrics(steps: pl.DataFrame) -> dict[str, Any]:
+    """Of the optimizer steps of an iteration: the last learning rate, the mean of everything else."""
+    return {
+        "loss": steps["loss"].mean(),
+        "grad_norm": steps["grad_norm"].mean(),
+        "learning_rate": steps["learning_rate"][-1],
+        "approx_kl": steps["approx_kl"].mean(),
+        "optimizer_steps": steps["optimizer_step"][-1],
+    }
+
+
+def token_count(rollouts: pl.DataFrame, prompts: pl.DataFrame) -> int:
+    """Prompt and completion tokens of the iteration's rows."""
+    lengths = prompts.select("prompt_id", prompt_length=pl.col("prompt_ids").list.len())
+    joined = rollouts.join(lengths, on="prompt_id", how="left")
+    return int(joined["length"].sum() + joined["prompt_length"].sum())
+
+
+def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
+    rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
+    return {
+        **reward_metrics(read_table(paths.scores(name), SCORES, KEY)),
+        **group_metrics(read_table(paths.advantages(name), ADVANTAGES, KEY)),
+        **completion_metrics(rollouts),
+        **step_metrics(read_table(paths.steps(name), STEPS, ("iteration", "step"))),
+        "num_tokens": token_count(rollouts, prompts),
+    }
+
+
+def evaluation_row(name: str) -> dict[str, Any]:
+    """`eval/...` of an iteration that was evaluated; nothing for the others."""
+    path = paths.evaluation(name)
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return {f"eval/{key}": found[key] for key in EVALUATED}
+
+
+def history_frame(last: str) -> pl.DataFrame:
+    """One row per iteration from `i0000`, which has only an evaluation, to `last`. `num_tokens` is cumulative."""
+    prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
+    rows: list[dict[str, Any]] = []
+    for number in range(paths.iteration_number(last) + 1):
+        name = paths.iteration_name(number)
+        row = training_row(name, prompts) if number else {}
+        rows.append({"iteration": number, **row, **evaluation_row(name)})
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    ordered = ["iteration", *sorted((c for c in frame.columns if c != "iteration"), key=_place(rows))]
+    frame = frame.select(ordered).with_columns(pl.col("iteration").cast(pl.Int32))
+    if "num_tokens" in frame.columns:
+        frame = frame.with_columns(pl.col("num_tokens").fill_null(0).cum_sum())
+    return frame
+
+
+def _place(rows: list[dict[str, Any]]) -> Any:
+    """Training columns in their order above, then evaluation columns in theirs."""
+    names = [name for row in sorted(rows, key=len, reverse=True) for name in row]
+    first = {name: place for place, name in reversed(list(enumerate(names)))}
+    return lambda column: (column.startswith("eval/"), first[column])

@@ -1,0 +1,35 @@
+"""Stage `history`: the tables of all iterations -> history.parquet and history.csv, one row per iteration.
+
+`data/seconds.csv` goes beside them: durations are not reproducible, so they are in no file that DVC hashes.
+"""
+
+import polars as pl
+
+from stages.common import paths
+from stages.common.files import publish
+from stages.common.journal import Journal, seconds_of
+from stages.common.params import Params
+from stages.history.rows import history_frame
+
+TIMED = ("rollout", "score", "advantage", "update", "evaluate")
+
+
+def seconds_frame(last: str) -> pl.DataFrame:
+    """Seconds of each stage of each iteration, as last computed on this machine; null where it never was."""
+    rows = []
+    for number in range(paths.iteration_number(last) + 1):
+        name = paths.iteration_name(number)
+        rows.append({"iteration": number, **{f"seconds/{stage}": seconds_of(stage, name) for stage in TIMED}})
+    schema = {"iteration": pl.Int32, **{f"seconds/{stage}": pl.Float64 for stage in TIMED}}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def run(last: str, params: Params, journal: Journal) -> None:
+    history = history_frame(last)
+    with publish(paths.HISTORY) as scratch:
+        history.write_parquet(scratch)
+    with publish(paths.HISTORY_CSV) as scratch:
+        history.write_csv(scratch)
+    with publish(paths.SECONDS_CSV) as scratch:
+        seconds_frame(last).write_csv(scratch)
+    journal.say(f"{history.height} rows, {history.width} columns")

@@ -1,0 +1,99 @@
+"""Reward functions: loading them, calling them, and what happens to rows that they cannot score.
+
+A row's status is `ok`, `missing` (the function returned None: it does not apply) or `invalid` (not a finite number).
+Nothing ever turns into 0. `task_reward` is the weighted sum of the rewards that apply; it is null where none does, or
+where any of them is invalid: a sum with a hole in it could not be compared with its siblings'.
+"""
+
+import asyncio
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+
+from stages.common.errors import StageError
+from stages.common.params import ParamsError, Reward
+
+Function = Callable[..., Any]
+
+
+class RewardError(StageError):
+    """A reward function that is wrong as a whole; the message names it and the remedy."""
+
+
+def load_function(spec: str, option: str) -> Function:
+    """The function `module:name`."""
+    module_name, _, name = spec.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise ParamsError(f"params.yaml: {option} = {spec!r}: {error}; give an importable module:function") from None
+    if not callable(function):
+        raise ParamsError(f"params.yaml: {option} = {spec!r}: {name} is not a function")
+    return function  # type: ignore[no-any-return]
+
+
+def call(function: Function, inputs: dict[str, list[Any]], option: str) -> list[Any]:
+    """One result per row, or an error that says what the function did instead."""
+    try:
+        result = function(**inputs)
+        values = asyncio.run(result) if inspect.isawaitable(result) else result
+        values = list(values)
+    except Exception as error:
+        raise RewardError(f"{option} raised {type(error).__name__}: {error}") from error
+    if len(values) != len(inputs["completions"]):
+        raise RewardError(
+            f"{option} returned {len(values)} values for {len(inputs['completions'])} completions; "
+            "it has to return one for each, in order"
+        )
+    return values
+
+
+def classify(value: Any) -> tuple[float | None, str, str | None]:
+    """Reward, status and message of one returned value."""
+    if value is None:
+        return None, "missing", "the function returned None"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None, "invalid", f"not a number: {value!r:.80}"
+    if not math.isfinite(number):
+        return None, "invalid", f"not finite: {number}"
+    return number, "ok", None
+
+
+def reward_columns(rewards: dict[str, Reward], inputs: dict[str, list[Any]]) -> pl.DataFrame:
+    """Columns `reward/<name>`, `status/<name>`, `message/<name>` for each function, and `task_reward`."""
+    columns: dict[str, pl.Series] = {}
+    for name, reward in rewards.items():
+        option = f"score.rewards.{name}.function"
+        values = call(load_function(reward.function, option), inputs, f"{option} = {reward.function!r}")
+        found = [classify(value) for value in values]
+        for column, dtype, items in zip(
+            ("reward", "status", "message"), (pl.Float64, pl.String, pl.String), zip(*found, strict=True), strict=True
+        ):
+            columns[f"{column}/{name}"] = pl.Series(items, dtype=dtype)
+    return add_task_reward(pl.DataFrame(columns), rewards)
+
+
+def add_task_reward(frame: pl.DataFrame, rewards: dict[str, Reward]) -> pl.DataFrame:
+    """The weighted sum as defined above."""
+    weighted = [pl.col(f"reward/{name}") * reward.weight for name, reward in rewards.items()]
+    scored = pl.any_horizontal(pl.col(f"status/{name}") == "ok" for name in rewards)
+    broken = pl.any_horizontal(~pl.col(f"status/{name}").is_in(["ok", "missing"]) for name in rewards)
+    total = pl.sum_horizontal(weighted, ignore_nulls=True)
+    return frame.with_columns(task_reward=pl.when(scored & ~broken).then(total))
+
+
+def reward_inputs(rows: pl.DataFrame) -> dict[str, list[Any]]:
+    """What a function receives by name: TRL's `prompts`, `completions`, `completion_ids`, and every other column.
+
+    `completions` end before the end-of-sequence token; `finish_reason` says whether there was one.
+    """
+    renamed = {"prompt": "prompts", "completion": "completions"}
+    hidden = {"prompt_text", "prompt_ids", "sampler_logprobs", "seed", "position", "entropy", "kind"}
+    columns: Sequence[str] = [name for name in rows.columns if name not in hidden]
+    return {renamed.get(name, name): rows[name].to_list() for name in columns}

@@ -1,0 +1,69 @@
+"""Stage `score`: rollouts.parquet -> scores.parquet. Rewards of the task, and the log-probs of the reference policy."""
+
+import polars as pl
+
+from stages.common import paths
+from stages.common.gate import check_same_keys, check_scores, refuse
+from stages.common.journal import Journal
+from stages.common.logprobs import completion_logprobs, takes_block_mask
+from stages.common.packing import Group
+from stages.common.params import Params
+from stages.common.policy import Models
+from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema, write_table
+from stages.score.kl import add_kl, add_score
+from stages.score.rewards import reward_columns, reward_inputs
+
+
+def groups_of(rows: pl.DataFrame) -> list[Group]:
+    """Rows (with `prompt_ids` and an `index` column) as groups of one prompt each, in order of their keys."""
+    grouped = rows.group_by("iteration", "prompt_id", maintain_order=True).agg(
+        pl.col("prompt_ids").first(), "completion_ids", "index"
+    )
+    return [
+        Group(row["prompt_ids"], row["completion_ids"], row["index"])
+        for row in grouped.select("prompt_ids", "completion_ids", "index").iter_rows(named=True)
+    ]
+
+
+def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: Journal) -> pl.DataFrame:
+    """Add `ref_logprobs`, at the sampling temperature; with beta = 0 too, as the KL is reported all the same."""
+    groups = groups_of(rows.with_row_index("index"))
+    found: dict[int, list[float]] = {}
+    with models.reference() as reference:
+        one_by_one = not takes_block_mask(reference)
+        if one_by_one:
+            journal.say("this model does not take a block mask: one completion per forward pass")
+        for done, group in enumerate(groups):
+            journal.progress(done, len(groups), "groups under the reference")
+            found |= completion_logprobs(
+                reference, [group], params.rollout.temperature, params.score.pack_tokens, one_by_one=one_by_one
+            )
+    journal.progress(len(groups), len(groups), "groups under the reference")
+    column = pl.Series("ref_logprobs", [found[i] for i in range(rows.height)], dtype=pl.List(pl.Float32))
+    return rows.with_columns(column)
+
+
+def run(name: str, params: Params, models: Models, journal: Journal) -> None:
+    rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
+    prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
+    rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
+    refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
+    rewards = reward_columns(params.score.rewards, reward_inputs(rows))
+    referenced = add_kl(add_reference(rows, models, params, journal))
+    scored = add_score(referenced.hstack(rewards), params.score.kl.beta)
+    table = scored.with_columns(in_baseline=pl.col("task_reward").is_not_null())
+    schema = SCORES | reward_schema(list(params.score.rewards))
+    table = table.select(list(schema))
+    check_same_keys(table, rollouts, "scores", "rollouts")
+    refuse(referenced, pl.col("ref_logprobs").list.len() != pl.col("length"), "scores", "one log-prob per token")
+    check_scores(table)
+    write_table(table, schema, KEY, paths.scores(name))
+    journal.say(_summary(table))
+
+
+def _summary(table: pl.DataFrame) -> str:
+    unscorable = table["task_reward"].null_count()
+    return (
+        f"task reward {table['task_reward'].mean() or 0:.3f}, KL {table['kl'].mean():.3f} nats per sequence, "
+        f"{unscorable} of {table.height} rows not scorable"
+    )

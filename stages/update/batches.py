@@ -1,0 +1,33 @@
+"""Which rows make an optimizer step, and how they are packed into micro-batches."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from stages.common.packing import Group, PackedRow, pack
+from stages.common.seeds import seed_of
+
+
+def minibatches(rows: pl.DataFrame, count: int, run_seed: int, iteration: int) -> Iterator[pl.DataFrame]:
+    """Split rows into `count` optimizer steps by whole groups, in an order drawn from the run's seed."""
+    prompts = sorted(
+        rows["prompt_id"].unique().to_list(), key=lambda p: (seed_of(run_seed, iteration, "minibatch", p), p)
+    )
+    for number in range(count):
+        mine = prompts[number * len(prompts) // count : (number + 1) * len(prompts) // count]
+        yield rows.filter(pl.col("prompt_id").is_in(mine))
+
+
+def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
+    """Rows with a gradient as packed rows; `row_T` of each refers to the `index` column.
+
+    Longest groups first: the largest micro-batch comes first, so that a lack of memory shows at once.
+    """
+    groups = [
+        Group(row["prompt_ids"], row["completion_ids"], row["index"])
+        for row in rows.group_by("prompt_id", maintain_order=True)
+        .agg(pl.col("prompt_ids").first(), "completion_ids", "index")
+        .iter_rows(named=True)
+    ]
+    groups.sort(key=lambda group: (-group.tokens, group.rows[0]))
+    return pack(groups, max_tokens, one_by_one=one_by_one)

@@ -1,0 +1,104 @@
+"""AdamW whose state is a safetensors file, so that going on after a stop gives the weights of never stopping.
+
+Weights in lower precision than float32 have a float32 master copy in the state: an update of 1e-5 would vanish in
+bfloat16. The policy that is saved, sampled from and differentiated is the rounded one.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from stages.common.errors import StageError
+from stages.common.params import Schedule, Update
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class OptimizerError(StageError):
+    """A stored state that does not fit the policy."""
+
+
+def learning_rate(step: int, peak: float, schedule: Schedule) -> float:
+    """Rate of optimizer step `step`, counted from 1 over the whole run; independent of how many are planned."""
+    warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
+    if schedule.horizon is None:
+        return peak * warm
+    left = max(0.0, (schedule.horizon - step + 1) / max(1, schedule.horizon - schedule.warmup))
+    return peak * min(warm, left)
+
+
+class StoredAdamW:
+    """AdamW over named parameters, with float32 masters where the parameters are not float32."""
+
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], settings: Update) -> None:
+        self.parameters = dict(parameters)
+        self.settings = settings
+        self.step_count = 0
+        for parameter in self.parameters.values():
+            parameter.grad = None  # an update that failed half-way in this process may have left some
+        self.masters = {
+            name: parameter if parameter.dtype == torch.float32 else parameter.detach().float()
+            for name, parameter in self.parameters.items()
+        }
+        self.adamw = torch.optim.AdamW(
+            self.masters.values(),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            eps=settings.eps,
+            weight_decay=settings.weight_decay,
+        )
+
+    def collect_gradients(self) -> None:
+        """Add the gradients of a micro-batch to the float32 masters'; call after each backward pass."""
+        for name, parameter in self.parameters.items():
+            master = self.masters[name]
+            if master is not parameter and parameter.grad is not None:
+                gradient = parameter.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                parameter.grad = None
+
+    def step(self) -> tuple[float, float]:
+        """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate."""
+        rate = learning_rate(self.step_count + 1, self.settings.learning_rate, self.settings.schedule)
+        self.adamw.param_groups[0]["lr"] = rate
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.masters.values(), self.settings.max_grad_norm, error_if_nonfinite=True
+        )
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        self.step_count += 1
+        for name, parameter in self.parameters.items():
+            if self.masters[name] is not parameter:
+                parameter.data.copy_(self.masters[name])
+        return float(norm), rate
+
+    def save(self, path: Path) -> None:
+        """Moments and masters by parameter name; the number of steps taken is in the metadata."""
+        state: dict[str, Tensor] = {}
+        for name, master in self.masters.items():
+            for moment in MOMENTS:
+                if master in self.adamw.state:
+                    state[f"{moment}/{name}"] = self.adamw.state[master][moment].contiguous().cpu()
+            if master is not self.parameters[name]:
+                state[f"master/{name}"] = master.contiguous().cpu()
+        save_file(state, path, metadata={"steps": str(self.step_count)})
+
+    def load(self, path: Path) -> None:
+        """Restore what `save` wrote; a state of zero steps has no moments."""
+        with safe_open(path, framework="pt") as stored:
+            self.step_count = int(stored.metadata()["steps"])
+            names = set(stored.keys())
+            for name, master in self.masters.items():
+                if f"exp_avg/{name}" in names:
+                    self.adamw.state[master] = {
+                        "step": torch.tensor(float(self.step_count)),
+                        **{m: stored.get_tensor(f"{m}/{name}").to(master.device) for m in MOMENTS},
+                    }
+                elif self.step_count:
+                    raise OptimizerError(f"{path}: no state for parameter {name}; it belongs to another policy")
+                if f"master/{name}" in names:
+                    master.data.copy_(stored.get_tensor(f"master/{name}"))
