@@ -18,7 +18,7 @@ from stages.common.journal import read_journal
 Outcome = Literal["computed", "restored", "unchanged"]
 
 
-class StageFailed(RuntimeError):
+class StageFailedError(RuntimeError):
     """A stage of the DAG that did not come through; the message holds the stage's own reason."""
 
 
@@ -62,7 +62,7 @@ def reproduce(stage: StageId) -> Outcome:
         with redirect_stdout(StringIO()), Repo() as repo:
             changed = repo.reproduce(stage.dvc_name, single_item=True)
     except DvcException as error:
-        raise StageFailed(f"{stage.dvc_name}: {reason(stage, error)}") from error
+        raise StageFailedError(f"{stage.dvc_name}: {reason(stage, error)}") from error
     if not changed:
         return "unchanged"
     return "computed" if _last_start(stage) != before else "restored"

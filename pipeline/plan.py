@@ -51,7 +51,9 @@ class Plan:
 
 def make_plan(iterations: int, evaluate_every: int) -> Plan:
     if iterations < 1 or evaluate_every < 1:
-        raise StageError(f"a plan has at least one iteration, and evaluates every one or more: {iterations}, {evaluate_every}")
+        raise StageError(
+            f"a plan has at least one iteration, and evaluates every one or more: {iterations}, {evaluate_every}"
+        )
     return Plan(iterations, evaluate_every)
 
 

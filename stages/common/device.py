@@ -10,6 +10,8 @@ from stages.common.params import Compute, ParamsError
 
 @dataclass(frozen=True)
 class Runtime:
+    """The resolved device and precision of this process."""
+
     device: torch.device
     dtype: torch.dtype
 
@@ -28,7 +30,9 @@ def set_up(compute: Compute) -> Runtime:
     except RuntimeError as error:
         raise ParamsError(f"params.yaml: compute.device = {name!r}: {error}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ParamsError(f"params.yaml: compute.device = {name!r}: this torch finds no CUDA device; use `auto` or `cpu`")
+        raise ParamsError(
+            f"params.yaml: compute.device = {name!r}: this torch finds no CUDA device; use `auto` or `cpu`"
+        )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(available_cores() if compute.threads == "auto" else compute.threads)

@@ -32,7 +32,9 @@ def check_scores(frame: pl.DataFrame) -> None:
     """One reference log-prob per token, finite KL, and a score exactly where there is a task reward."""
     table = "scores"
     refuse(frame, ~pl.col("kl").is_finite(), table, "kl is finite")
-    refuse(frame, pl.col("in_baseline") != pl.col("task_reward").is_not_null(), table, "scorable rows have a task reward")
+    refuse(
+        frame, pl.col("in_baseline") != pl.col("task_reward").is_not_null(), table, "scorable rows have a task reward"
+    )
     refuse(frame, pl.col("score").is_null() != pl.col("task_reward").is_null(), table, "scorable rows have a score")
     refuse(frame, ~pl.col("score").fill_null(0.0).is_finite(), table, "score is finite")
 

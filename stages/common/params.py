@@ -19,6 +19,8 @@ class ParamsError(StageError):
 
 
 class Section(BaseModel):
+    """Unknown keys are errors; infinities and NaN are no numbers."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
@@ -58,6 +60,8 @@ class Prompts(Section):
 
 
 class Lora(Section):
+    """Rank, scale (alpha / rank) and the names of the adapted linear layers."""
+
     rank: Count
     alpha: Positive
     targets: Annotated[list[str], Field(min_length=1)]
@@ -71,6 +75,8 @@ class Policy(Section):
 
 
 class Rollout(Section):
+    """What is sampled: K = `samples_per_prompt` completions for each prompt of an iteration."""
+
     prompts_per_iteration: Count
     samples_per_prompt: Annotated[int, Field(ge=2)]
     max_new_tokens: Count
@@ -109,6 +115,8 @@ class Kl(Section):
 
 
 class Score(Section):
+    """Reward functions by name, the KL penalty, and the token budget of a reference forward pass."""
+
     rewards: Annotated[dict[str, Reward], Field(min_length=1)]
     kl: Kl
     pack_tokens: Count = 512
@@ -137,6 +145,8 @@ class Schedule(Section):
 
 
 class Update(Section):
+    """AdamW, its learning rate, and how an iteration is split into optimizer steps and forward passes."""
+
     learning_rate: Positive
     schedule: Schedule = Schedule()
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
@@ -148,6 +158,8 @@ class Update(Section):
 
 
 class Evaluate(Section):
+    """Held-out evaluation; `parts` names a function that tells what each reward is made of."""
+
     temperature: Annotated[float, Field(ge=0)]
     samples_per_prompt: Count = 1
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
@@ -156,6 +168,8 @@ class Evaluate(Section):
 
 
 class Prepare(Section):
+    """The initial model and the prompts."""
+
     model: Model
     prompts: Prompts
 

@@ -6,6 +6,7 @@ reference policy is the base with the adapter off. Weights are safetensors, neve
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 transformers_logging.disable_progress_bar()
+# peft 0.21 asks transformers for an attribute under its old name
+warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*", category=FutureWarning)
 
 
 class PolicyError(StageError):
@@ -105,7 +108,6 @@ class Models:
                 yield self._policy[1]
         else:
             yield model
-
 
 
 def _attach(base: Any, folder: Path) -> Any:

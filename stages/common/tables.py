@@ -112,14 +112,17 @@ def conform(frame: pl.DataFrame, schema: Schema, table: str) -> pl.DataFrame:
     if missing:
         raise TableError(f"{table}: columns {missing} are missing; it has {frame.columns}")
     extra = [name for name in frame.columns if name not in schema]
-    return frame.select([pl.col(name).cast(dtype, strict=True) for name, dtype in schema.items()] + extra)
+    declared = [pl.col(name).cast(dtype, strict=True) for name, dtype in schema.items()]
+    return frame.select(*declared, *extra)
 
 
 def check_key(frame: pl.DataFrame, key: tuple[str, ...], table: str) -> None:
     """Every key is complete and occurs once."""
     bad = frame.filter(pl.any_horizontal(pl.col(key).is_null()) | pl.struct(key).is_duplicated())
     if not bad.is_empty():
-        raise TableError(f"{table}: key {dict(zip(key, bad.select(key).row(0), strict=True))} is incomplete or not unique")
+        raise TableError(
+            f"{table}: key {dict(zip(key, bad.select(key).row(0), strict=True))} is incomplete or not unique"
+        )
 
 
 def write_table(frame: pl.DataFrame, schema: Schema, key: tuple[str, ...], path: Path) -> pl.DataFrame:

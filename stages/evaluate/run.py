@@ -62,7 +62,9 @@ def part_column(rows: pl.DataFrame, params: Params) -> pl.Series:
 
 def summarise(table: pl.DataFrame, params: Params) -> dict[str, Any]:
     """The contents of eval.json; `reward` is the mean over prompts of the mean over their scorable samples."""
-    per_prompt = table.group_by("prompt_id").agg(pl.col("task_reward").mean()).sort("prompt_id")["task_reward"].drop_nulls()
+    per_prompt = (
+        table.group_by("prompt_id").agg(pl.col("task_reward").mean()).sort("prompt_id")["task_reward"].drop_nulls()
+    )
     if per_prompt.is_empty():
         raise ParamsError("evaluate: no held-out completion could be scored; see status/* in the generations")
     settings = params.evaluate

@@ -9,7 +9,14 @@ from stages.common import paths
 from stages.common.tables import ADVANTAGES, GROUP, KEY, PROMPTS, ROLLOUTS, SCORES, STEPS, read_table
 
 GROUP_KINDS = ("all_correct", "all_wrong", "all_equal", "mixed", "unscorable")
-EVALUATED = ("reward", "reward_low", "reward_high", "completions/mean_length", "completions/clipped_ratio", "distinct_2")
+EVALUATED = (
+    "reward",
+    "reward_low",
+    "reward_high",
+    "completions/mean_length",
+    "completions/clipped_ratio",
+    "distinct_2",
+)
 
 
 def reward_metrics(scores: pl.DataFrame) -> dict[str, Any]:
@@ -60,7 +67,7 @@ def token_count(rollouts: pl.DataFrame, prompts: pl.DataFrame) -> int:
     """Prompt and completion tokens of the iteration's rows."""
     lengths = prompts.select("prompt_id", prompt_length=pl.col("prompt_ids").list.len())
     joined = rollouts.join(lengths, on="prompt_id", how="left")
-    return int(joined["length"].sum() + joined["prompt_length"].sum())
+    return int(joined.select(pl.col("length").sum() + pl.col("prompt_length").sum()).item())
 
 
 def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def seconds_frame(last: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema)
 
 
-def run(last: str, params: Params, journal: Journal) -> None:
+def run(last: str, _: Params, journal: Journal) -> None:
     history = history_frame(last)
     with publish(paths.HISTORY) as scratch:
         history.write_parquet(scratch)

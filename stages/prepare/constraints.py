@@ -1,17 +1,48 @@
 """How a constraint is asked for: wording, parameters, and which constraints do not go together.
 
-The prompts table carries each constraint as `{kind, number, text}`; `stages/score/constraints.py` checks the same kinds.
+The prompts table carries a constraint as `{kind, number, text}`; `stages/score/constraints.py` checks the same kinds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-KEYWORDS = (
-    "always because before better clean early easy enough every first fresh gentle good helps keep little "
-    "morning never often place quick ready safe simple slowly small soft start steady strong take together warm"
-).split()
+KEYWORDS = [
+    "always",
+    "because",
+    "before",
+    "better",
+    "clean",
+    "early",
+    "easy",
+    "enough",
+    "every",
+    "first",
+    "fresh",
+    "gentle",
+    "good",
+    "helps",
+    "keep",
+    "little",
+    "morning",
+    "never",
+    "often",
+    "place",
+    "quick",
+    "ready",
+    "safe",
+    "simple",
+    "slowly",
+    "small",
+    "soft",
+    "start",
+    "steady",
+    "strong",
+    "take",
+    "together",
+    "warm",
+]
 OPENINGS = ("In short", "Good question", "First of all", "To begin", "Here is my answer", "As a rule", "Most people")
 ENDINGS = (
     "Hope this helps.",
@@ -58,7 +89,9 @@ KINDS: dict[str, Kind] = {
     ),
     "keyword": Kind('Use the word "{text}".', texts=KEYWORDS),
     "avoid_word": Kind('Do not use the word "{text}".', texts=AVOIDED, clashes=_clashes("start_phrase end_phrase")),
-    "title": Kind("Start with a title in double angle brackets, such as <<My title>>.", clashes=_clashes("json bullets")),
+    "title": Kind(
+        "Start with a title in double angle brackets, such as <<My title>>.", clashes=_clashes("json bullets")
+    ),
     "bullets": Kind(
         "Give exactly {number} bullet points, each on its own line and starting with *.",
         numbers=(2, 3),
@@ -105,5 +138,3 @@ def draw_constraints(kinds: Sequence[str], count: int, rng: Random, forbidden_te
 
 def _together(one: str, other: str) -> bool:
     return other not in KINDS[one].clashes and one not in KINDS[other].clashes
-
-

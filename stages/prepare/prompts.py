@@ -1,4 +1,4 @@
-"""`prepare prompts`: the embedded task as prompts.parquet. A question of the bank plus one or two checkable constraints.
+"""`prepare prompts`: the embedded task as prompts.parquet. A question of the bank and one or two checkable constraints.
 
 Held-out questions never occur in training: the questions are split first, then dressed with constraints.
 """
@@ -88,5 +88,5 @@ def run(params: Params, journal: Journal) -> None:
     write_table(table, PROMPTS, ("prompt_id",), paths.PROMPTS)
     journal.say(
         f"{settings.train} training prompts over {len(training)} questions, {settings.heldout} held out; "
-        f"longest prompt {table['prompt_ids'].list.len().max()} tokens"
+        f"longest prompt {max(map(len, table['prompt_ids']))} tokens"
     )

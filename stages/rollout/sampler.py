@@ -1,7 +1,8 @@
 """The sampler: one prefill per prompt, K continuations from the shared cache, finished rows leave the batch.
 
 Each sample draws from its own seed by inverting the cumulative distribution, so what a sample says does not depend on
-its batch mates (beyond floating-point rounding of the forward pass). The checkpoint's `generation_config` is never read.
+its batch mates (beyond floating-point rounding of the forward pass). The checkpoint's own generation_config is
+never read.
 
 Dimension suffixes: P prompts, B live sequences of the batch, L prompt length, V vocabulary.
 """

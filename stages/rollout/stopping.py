@@ -9,7 +9,9 @@ def stop_ids(tokenizer: Any, rollout: Rollout) -> frozenset[int]:
     """Ids of `rollout.stop_tokens`; if that is null, the tokenizer's end-of-sequence token."""
     if rollout.stop_tokens is None:
         if tokenizer.eos_token_id is None:
-            raise ParamsError("params.yaml: rollout.stop_tokens: the tokenizer has no eos token; name one or more tokens")
+            raise ParamsError(
+                "params.yaml: rollout.stop_tokens: the tokenizer has no eos token; name one or more tokens"
+            )
         return frozenset({int(tokenizer.eos_token_id)})
     vocabulary = tokenizer.get_vocab()
     unknown = [token for token in rollout.stop_tokens if token not in vocabulary]

@@ -85,7 +85,9 @@ CHECKS: dict[str, Check] = {
     "json": lambda text, number, word: is_answer_object(text),
 }
 
-NEEDS_END = frozenset({"max_words", "sentences", "bullets", "postscript", "end_phrase", "ends_question", "quotation", "json"})
+NEEDS_END = frozenset(
+    {"max_words", "sentences", "bullets", "postscript", "end_phrase", "ends_question", "quotation", "json"}
+)
 
 
 def has_substance(text: str, subject: str) -> bool:

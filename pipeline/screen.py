@@ -1,0 +1,109 @@
+"""What `rloo train` shows in the terminal: two progress bars, and a line for each iteration and evaluation."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import ClassVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from pipeline.door import Outcome, StageId
+from stages.common import paths
+from stages.common.journal import read_journal, seconds_of
+from stages.common.paths import iteration_number
+from stages.common.tables import PROMPTS, read_table
+from stages.history.rows import training_row
+
+POLL_SECONDS = 0.5
+
+
+class Screen:
+    """Progress of one flow run. The stage that runs is followed through its journal."""
+
+    _current: ClassVar["Screen | None"] = None
+
+    def __init__(self, total: int) -> None:
+        self.console = Console()
+        self.progress = Progress(
+            TextColumn("{task.description}", table_column=None),
+            BarColumn(bar_width=30),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[detail]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+        self.run = self.progress.add_task("run".ljust(18), total=total, detail="")
+        self.found: list[str] = []
+
+    @classmethod
+    def current(cls) -> "Screen":
+        if cls._current is None:
+            raise RuntimeError("no flow of `rloo train` is running")
+        return cls._current
+
+    def __enter__(self) -> "Screen":
+        type(self)._current = self
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.stop()
+        type(self)._current = None
+
+    @contextmanager
+    def stage(self, stage: StageId, number: int) -> Iterator[None]:
+        """A bar that follows the stage's journal while the block runs."""
+        bar = self.progress.add_task(stage.dvc_name.ljust(18), total=None, detail="")
+        done = threading.Event()
+        follower = threading.Thread(target=self._follow, args=(stage, bar, done), daemon=True)
+        follower.start()
+        try:
+            yield
+        finally:
+            done.set()
+            follower.join()
+            self.progress.remove_task(bar)
+            self.progress.update(self.run, completed=number + 1)
+
+    def _follow(self, stage: StageId, bar: object, done: threading.Event) -> None:
+        known = len(read_journal(stage.stage, stage.name))
+        while not done.wait(POLL_SECONDS):
+            records = read_journal(stage.stage, stage.name)
+            if len(records) == known or records[-1]["event"] != "progress":
+                continue
+            last = records[-1]
+            detail = f"{last['done']}/{last['total']} {last['unit']}"
+            self.progress.update(bar, completed=last["done"], total=last["total"], detail=detail)  # type: ignore[arg-type]
+
+    def finished(self, stage: StageId, outcome: Outcome) -> None:
+        """Stages that were computed speak through their iteration's line; the others are counted."""
+        if outcome == "computed":
+            seconds = seconds_of(stage.stage, stage.name)
+            if stage.stage in ("prepare", "history"):
+                self.console.print(f"{stage.dvc_name:18} {seconds:5.1f} s")
+        else:
+            self.found.append(stage.dvc_name)
+            self.progress.update(self.run, detail=f"{len(self.found)} stages were up to date")
+
+    def iteration(self, name: str) -> None:
+        row = training_row(name, read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)))
+        seconds = sum(seconds_of(stage, name) or 0.0 for stage in ("rollout", "score", "advantage", "update"))
+        self.console.print(
+            f"{name}  reward {row['reward'] or 0:.3f}  KL {row['kl']:6.3f}  length "
+            f"{row['completions/mean_length']:5.1f}  cut off {row['completions/clipped_ratio']:4.0%}  "
+            f"mixed groups {row['groups/mixed']:4.0%}  grad {row['grad_norm']:6.3f}  {seconds:5.1f} s"
+        )
+
+    def evaluation(self, name: str) -> None:
+        found = json.loads(paths.evaluation(name).read_text(encoding="utf-8"))
+        self.console.print(
+            f"[bold]{name}  held-out reward {found['reward']:.3f} "
+            f"\\[{found['reward_low']:.3f}, {found['reward_high']:.3f}][/bold] "
+            f"after {iteration_number(name)} iterations, {found['n_prompts']} prompts, "
+            f"length {found['completions/mean_length']:.1f}"
+        )

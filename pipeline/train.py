@@ -1,0 +1,71 @@
+"""`rloo train`: a Prefect flow that brings every stage of the plan up to date through DVC, one task per stage.
+
+The flow holds no science and no state of its own: what it does is what `dvc repro` does, with a warm worker, progress,
+and tables for people. Either can finish what the other began.
+"""
+
+import os
+
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "60")
+
+from prefect import flow, task
+
+from pipeline import artifacts
+from pipeline.door import Outcome, StageId, check_project, reproduce, stage_id, use_this_python
+from pipeline.plan import Plan, make_plan, read_plan, write_plan
+from pipeline.screen import Screen
+from pipeline.worker import resident_worker
+from stages.common.paths import INITIAL
+
+PREPARATION = ("prepare_model", "prepare_prompts", "prepare_policy")
+
+
+@task(name="stage", task_run_name="{dvc_name}", persist_result=False)
+def run_stage(dvc_name: str, last: str, number: int) -> Outcome:
+    """One stage of dvc.yaml; `number` is its place in the run, for the progress bar."""
+    stage = stage_id(dvc_name, last)
+    screen = Screen.current()
+    with screen.stage(stage, number), artifacts.progress(stage):
+        outcome = reproduce(stage)
+    screen.finished(stage, outcome)
+    return outcome
+
+
+def stages_in_order(plan: Plan) -> list[StageId]:
+    """All stages of the plan as they run: preparation, iteration after iteration, history."""
+    names = [*PREPARATION, *plan.stages_of(INITIAL)]
+    for iteration in plan.names:
+        names += plan.stages_of(iteration)
+    return [stage_id(name, plan.last) for name in [*names, "history"]]
+
+
+@flow(name="rloo-train", flow_run_name="{iterations}-iterations", persist_result=False)
+def train_flow(iterations: int, evaluate_every: int) -> None:
+    """Train for `iterations` iterations in all; what is up to date already is not computed again."""
+    plan = make_plan(iterations, evaluate_every)
+    write_plan(plan)
+    stages = stages_in_order(plan)
+    with Screen(total=len(stages)) as screen, resident_worker() as worker:
+        for number, stage in enumerate(stages):
+            worker.ensure()
+            run_stage(stage.dvc_name, plan.last, number)
+            if stage.stage == "update":
+                screen.iteration(stage.name)
+                artifacts.iteration(stage.name)
+            elif stage.stage == "evaluate":
+                screen.evaluation(stage.name)
+    artifacts.history()
+
+
+def train(iterations: int | None) -> Plan:
+    """Run the flow for the plan as it stands, or for another number of iterations."""
+    check_project()
+    use_this_python()
+    plan = read_plan()
+    if iterations is not None:
+        plan = make_plan(iterations, plan.evaluate_every)
+    train_flow(plan.iterations, plan.evaluate_every)
+    return plan

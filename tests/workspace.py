@@ -1,0 +1,88 @@
+"""A throw-away project folder with a tiny model: the same code and dvc.yaml, small params."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", "stages", "pipeline")
+
+
+def tiny_params(model: Path) -> dict[str, Any]:
+    params: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["compute"] |= {"threads": 1}
+    params["prepare"]["model"] = {"source": str(model), "sha256": None}
+    params["prepare"]["prompts"] |= {"train": 12, "heldout": 6}
+    params["policy"]["lora"] |= {"rank": 2, "alpha": 4}
+    params["rollout"] |= {"prompts_per_iteration": 3, "samples_per_prompt": 3, "max_new_tokens": 8}
+    params["rollout"] |= {"stop_tokens": ["<|end|>", "<|stop|>"], "temperature": 1.0}
+    params["update"] |= {"learning_rate": 0.01}
+    params["evaluate"] |= {"resamples": 200}
+    return params
+
+
+class Workspace:
+    """Runs commands in the folder with this interpreter's environment."""
+
+    def __init__(self, folder: Path, params: dict[str, Any]) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        for part in PARTS:
+            source = ROOT / part
+            if source.is_dir():
+                shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copyfile(source, folder / part)
+        self.params = params
+        self.write_params()
+        self.run("git", "init", "-q")
+        self.run("dvc", "init", "-q")
+        shutil.copyfile(ROOT / ".dvc" / "config", folder / ".dvc" / "config")
+
+    def write_params(self) -> None:
+        (self.folder / "params.yaml").write_text(yaml.safe_dump(self.params, sort_keys=False))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
+        home = str(self.folder / ".prefect")
+        return os.environ | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": "", "COLUMNS": "120"}
+
+    def command(self, *arguments: str) -> list[str]:
+        return [shutil.which(arguments[0], path=self.environment["PATH"]) or arguments[0], *arguments[1:]]
+
+    def run(self, *arguments: str, check: bool = True) -> str:
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.folder, env=self.environment, capture_output=True, text=True
+        )
+        output = done.stdout + done.stderr
+        if check and done.returncode:
+            raise AssertionError(f"{arguments} exited with {done.returncode}:\n{output}")
+        return output
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A command in a process group of its own, to be killed."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def plan(self, iterations: int, evaluate_every: int = 2) -> None:
+        self.run("rloo", "plan", str(iterations), "--evaluate-every", str(evaluate_every))
+
+    def lock(self) -> dict[str, dict[str, str]]:
+        """Hashes of every output in dvc.lock, by stage and path."""
+        lock = yaml.safe_load((self.folder / "dvc.lock").read_text())
+        return {
+            stage: {out["path"]: out["md5"] for out in entry["outs"]}
+            for stage, entry in sorted(lock["stages"].items())
+        }
