@@ -1,0 +1,56 @@
+"""Packing: what sees what, budgets, and that nothing is lost."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.common.packing import Group, PackedRow, block_mask, pack, split_groups
+
+
+def test_block_mask_by_hand():
+    row = PackedRow()
+    row.append(Group([1, 2], [[3, 4], [5]], [0, 1]))
+    row.append(Group([6], [[7]], [2]))
+    expected = [
+        [1, 0, 0, 0, 0, 0, 0],  # prompt
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0, 0],  # first completion: prompt and itself
+        [1, 1, 1, 1, 0, 0, 0],
+        [1, 1, 0, 0, 1, 0, 0],  # second completion: prompt and itself, not its sibling
+        [0, 0, 0, 0, 0, 1, 0],  # another prompt sees nothing of the first
+        [0, 0, 0, 0, 0, 1, 1],
+    ]
+    assert block_mask(row, torch.device("cpu"))[0, 0].int().tolist() == expected
+    assert row.positions_L == [0, 1, 2, 3, 2, 0, 1]
+    assert row.predict_T == [1, 2, 1, 5]
+    assert row.target_T == [3, 4, 5, 7]
+    assert row.row_T == [0, 0, 1, 2]
+
+
+groups = st.lists(
+    st.tuples(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=4)), min_size=1, max_size=5
+)
+
+
+@given(groups, st.integers(1, 40), st.booleans())
+def test_every_completion_is_packed_once_and_within_the_budget(shapes, budget, one_by_one):
+    made, row = [], 0
+    for prompt, lengths in shapes:
+        made.append(Group([9] * prompt, [[row + j + 100] * n for j, n in enumerate(lengths)], range(row, row + len(lengths))))
+        row += len(lengths)
+    packed = pack(made, budget, one_by_one=one_by_one)
+    counted = [r for p in packed for r in dict.fromkeys(p.row_T)]
+    assert sorted(counted) == list(range(row))
+    for p in packed:
+        assert all(token == r + 100 for token, r in zip(p.target_T, p.row_T, strict=True))
+        alone = len(set(p.row_T)) == 1
+        assert len(p.ids_L) <= budget or alone
+        assert p.is_plain or not one_by_one
+
+
+def test_a_group_over_the_budget_is_split_and_repeats_its_prompt():
+    pieces = split_groups([Group([1, 2], [[3], [4], [5]], [0, 1, 2])], 4)
+    assert [(list(p.prompt_ids), [list(c) for c in p.completions], list(p.rows)) for p in pieces] == [
+        ([1, 2], [[3], [4]], [0, 1]),
+        ([1, 2], [[5]], [2]),
+    ]

@@ -1,0 +1,96 @@
+"""Stopping and going on gives the weights of never stopping; schedules; low-precision masters."""
+
+import pytest
+import torch
+
+from stages.common.params import Schedule, Update
+from stages.update.optimizer import OptimizerError, StoredAdamW, learning_rate
+
+SETTINGS = Update(learning_rate=0.1, max_grad_norm=1.0, weight_decay=0.01)
+
+
+def parameters(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return {name: torch.nn.Parameter(torch.randn(3, 2, generator=generator).to(dtype)) for name in ("a", "b")}
+
+
+def train(optimizer, steps, first=0):
+    for step in range(first, first + steps):
+        for part in range(2):  # two micro-batches
+            loss = sum((p.float() * (step + 1) - part).pow(2).sum() for p in optimizer.parameters.values())
+            loss.backward()
+            optimizer.collect_gradients()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_going_on_from_the_stored_state_equals_never_stopping(tmp_path, dtype):
+    straight = StoredAdamW(parameters(dtype), SETTINGS)
+    train(straight, 5)
+    stopped = StoredAdamW(parameters(dtype), SETTINGS)
+    train(stopped, 2)
+    stopped.save(tmp_path / "state.safetensors")
+    weights = {name: torch.nn.Parameter(p.detach().clone()) for name, p in stopped.parameters.items()}
+    resumed = StoredAdamW(weights, SETTINGS)
+    resumed.load(tmp_path / "state.safetensors")
+    train(resumed, 3, first=2)
+    assert resumed.step_count == 5
+    for name in weights:
+        assert torch.equal(resumed.parameters[name], straight.parameters[name])
+
+
+def test_masters_keep_updates_that_bfloat16_would_lose():
+    weight = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
+    optimizer = StoredAdamW({"w": weight}, Update(learning_rate=1e-4, max_grad_norm=1.0))
+    for _ in range(60):
+        weight.sum().backward()
+        optimizer.collect_gradients()
+        optimizer.step()
+    assert weight.item() < 1.0
+    assert optimizer.masters["w"].item() == pytest.approx(1 - 60e-4, abs=1e-5)
+
+
+def test_adam_by_hand():
+    # g = 4, norm clipped to 1: m = .1 / .1 = 1, v = .05 / .05 = 1, step = lr * 1 / (1 + eps)
+    weight = torch.nn.Parameter(torch.tensor([2.0]))
+    optimizer = StoredAdamW({"w": weight}, Update(learning_rate=0.5, max_grad_norm=1.0))
+    (weight * 4).sum().backward()
+    optimizer.collect_gradients()
+    assert optimizer.step() == (4.0, 0.5)
+    assert weight.item() == pytest.approx(1.5)
+
+
+def test_a_state_of_another_policy_is_refused(tmp_path):
+    first = StoredAdamW({"a": parameters()["a"]}, SETTINGS)
+    train(first, 1)
+    first.save(tmp_path / "state.safetensors")
+    with pytest.raises(OptimizerError, match=r"state\.safetensors: no state for parameter b"):
+        StoredAdamW(parameters(), SETTINGS).load(tmp_path / "state.safetensors")
+
+
+def test_gradients_that_are_not_finite_stop_the_step():
+    weight = torch.nn.Parameter(torch.tensor([1.0]))
+    optimizer = StoredAdamW({"w": weight}, SETTINGS)
+    (weight * float("nan")).sum().backward()
+    with pytest.raises(RuntimeError, match="non-finite"):
+        optimizer.step()
+    assert weight.item() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("step", "schedule", "expected"),
+    [
+        (1, Schedule(), 1.0),
+        (1000, Schedule(), 1.0),
+        (1, Schedule(warmup=4), 0.25),
+        (4, Schedule(warmup=4), 1.0),
+        (1, Schedule(horizon=10), 1.0),
+        (6, Schedule(horizon=10), 0.5),
+        (10, Schedule(horizon=10), 0.1),
+        (11, Schedule(horizon=10), 0.0),
+        (1, Schedule(warmup=2, horizon=10), 0.5),
+        (3, Schedule(warmup=2, horizon=10), 1.0),
+    ],
+)
+def test_learning_rate(step, schedule, expected):
+    assert learning_rate(step, 1.0, schedule) == pytest.approx(expected)
