@@ -1,13 +1,19 @@
 """A throw-away project folder with a tiny model: the same code and dvc.yaml, small params."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from pipeline.stage import WORKER_VARIABLE
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", "stages", "pipeline")
@@ -39,6 +45,7 @@ class Workspace:
             else:
                 shutil.copyfile(source, folder / part)
         self.params = params
+        self.extra: dict[str, str] = {}
         self.write_params()
         self.run("git", "init", "-q")
         self.run("dvc", "init", "-q")
@@ -51,7 +58,7 @@ class Workspace:
     def environment(self) -> dict[str, str]:
         path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
         home = str(self.folder / ".prefect")
-        return os.environ | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": "", "COLUMNS": "120"}
+        return os.environ | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": "", "COLUMNS": "120"} | self.extra
 
     def command(self, *arguments: str) -> list[str]:
         return [shutil.which(arguments[0], path=self.environment["PATH"]) or arguments[0], *arguments[1:]]
@@ -75,6 +82,43 @@ class Workspace:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    @contextmanager
+    def warm(self) -> Iterator[None]:
+        """A resident worker for the commands of the block, as `rloo train` has one: imports are paid for once."""
+        address = "data/.worker.test.sock"
+        (self.folder / "data").mkdir(exist_ok=True)
+        worker = self.start("python", "-m", "pipeline.worker", address)
+        while not (self.folder / address).exists():
+            assert worker.poll() is None, "the worker did not start"
+            time.sleep(0.05)
+        self.extra[WORKER_VARIABLE] = address
+        try:
+            yield
+        finally:
+            del self.extra[WORKER_VARIABLE]
+            worker.kill()
+            worker.wait()
+            (self.folder / address).unlink()
+
+    def change(self, key: str, value: Any) -> None:
+        """Change one option of params.yaml, such as `score.kl.beta`."""
+        *sections, name = key.split(".")
+        section = self.params
+        for part in sections:
+            section = section[part]
+        section[name] = value
+        self.write_params()
+
+    def starts(self) -> dict[str, float]:
+        """When each stage was last computed, by journal."""
+        return {
+            f"{path.stem} {path.parent.name}": json.loads(path.read_text().splitlines()[0])["time"]
+            for path in sorted((self.folder / "data" / "logs").glob("*/*.jsonl"))
+        }
+
+    def computed_since(self, before: dict[str, float]) -> set[str]:
+        return {stage for stage, start in self.starts().items() if before.get(stage) != start}
 
     def plan(self, iterations: int, evaluate_every: int = 2) -> None:
         self.run("rloo", "plan", str(iterations), "--evaluate-every", str(evaluate_every))
