@@ -18,7 +18,7 @@ from stages.common.journal import read_journal
 Outcome = Literal["computed", "restored", "unchanged"]
 
 
-class StageFailedError(RuntimeError):
+class StageFailedError(StageError):
     """A stage of the DAG that did not come through; the message holds the stage's own reason."""
 
 

@@ -60,11 +60,12 @@ class Prompts(Section):
 
 
 class Lora(Section):
-    """Rank, scale (alpha / rank) and the names of the adapted linear layers."""
+    """Rank, scale (alpha / rank), names of the adapted linear layers, and in how many of the last blocks (null: all)."""
 
     rank: Count
     alpha: Positive
     targets: Annotated[list[str], Field(min_length=1)]
+    last_layers: Count | None = None
 
 
 class Policy(Section):

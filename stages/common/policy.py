@@ -123,10 +123,14 @@ def _load_adapter(model: Any, folder: Path) -> None:
 def new_adapter(base: Any, lora: Lora, seed: int) -> Any:
     """A fresh LoRA adapter (B = 0, so the policy is the base), A drawn from the seed."""
     torch.manual_seed(seed)
+    depth = base.config.get_text_config().num_hidden_layers
+    if lora.last_layers is not None and lora.last_layers > depth:
+        raise PolicyError(f"params.yaml: policy.lora.last_layers = {lora.last_layers}: the model has {depth} layers")
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         target_modules=lora.targets,
+        layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
         task_type="CAUSAL_LM",
         base_model_name_or_path=str(BASE),
     )

@@ -87,7 +87,7 @@ KINDS: dict[str, Kind] = {
         numbers=(1, 2),
         clashes=_clashes("bullets postscript title json end_phrase"),
     ),
-    "keyword": Kind('Use the word "{text}".', texts=KEYWORDS),
+    "keyword": Kind('Your answer must contain the word "{text}".', texts=KEYWORDS),
     "avoid_word": Kind('Do not use the word "{text}".', texts=AVOIDED, clashes=_clashes("start_phrase end_phrase")),
     "title": Kind(
         "Start with a title in double angle brackets, such as <<My title>>.", clashes=_clashes("json bullets")
@@ -98,15 +98,15 @@ KINDS: dict[str, Kind] = {
         clashes=_clashes("json quotation postscript end_phrase start_phrase ends_question"),
     ),
     "postscript": Kind(
-        "Finish with a postscript that starts with P.S.", clashes=_clashes("json quotation end_phrase ends_question")
+        "After your answer, add a postscript that starts with P.S.", clashes=_clashes("json quotation end_phrase ends_question")
     ),
-    "start_phrase": Kind('Start with the words "{text}".', texts=OPENINGS, clashes=_clashes("title json quotation")),
+    "start_phrase": Kind('Begin your answer with "{text}".', texts=OPENINGS, clashes=_clashes("title json quotation")),
     "end_phrase": Kind(
-        'End with the words "{text}"', texts=ENDINGS, clashes=_clashes("json quotation ends_question max_words")
+        'Your last words must be "{text}"', texts=ENDINGS, clashes=_clashes("json quotation ends_question max_words")
     ),
-    "ends_question": Kind("End with a question.", clashes=_clashes("json quotation sentences")),
+    "ends_question": Kind("Ask me a question at the end.", clashes=_clashes("json quotation sentences")),
     "quotation": Kind("Put the whole answer in double quotation marks.", clashes=_clashes("json")),
-    "exclamation": Kind("Use an exclamation mark.", clashes=_clashes("json")),
+    "exclamation": Kind("Write with enthusiasm and exclamation marks!", clashes=_clashes("json")),
     "highlight": Kind("Highlight one word with asterisks, such as *word*.", clashes=_clashes("json")),
     "parentheses": Kind("Put one remark in parentheses."),
     "digits": Kind("Write at least one number in digits."),

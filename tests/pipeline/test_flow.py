@@ -1,0 +1,95 @@
+"""`rloo train`: the same bytes as `dvc repro`, one Prefect task per stage, artifacts, and failures that are failures."""
+
+import json
+import shutil
+
+import pytest
+
+LIST_RUNS = """
+import asyncio, json
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter
+
+async def main():
+    async with get_client() as client:
+        flows = await client.read_flow_runs()
+        tasks = await client.read_task_runs()
+        artifacts = await client.read_artifacts()
+        print(json.dumps({
+            "flows": [run.state_name for run in flows],
+            "tasks": {run.name: run.state_name for run in tasks},
+            "artifacts": sorted({a.key for a in artifacts}),
+            "markdown": next((a.data for a in artifacts if a.type == "markdown"), ""),
+            "largest_result": max(len(json.dumps(run.model_dump(mode="json"))) for run in [*flows, *tasks]),
+        }))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def flow_workspace(new_workspace):
+    made = new_workspace()
+    made.plan(1)
+    made.run("rloo", "train", "--iterations", "2")
+    return made
+
+
+def prefect_runs(workspace):
+    lines = workspace.run("python", "-c", LIST_RUNS).splitlines()
+    return json.loads(next(line for line in lines if line.startswith("{")))
+
+
+def test_the_flow_gives_the_hashes_of_dvc_repro(flow_workspace, reference):
+    assert flow_workspace.lock() == reference.lock()
+
+
+def test_dvc_has_nothing_left_to_do_after_the_flow(flow_workspace):
+    assert "Data and pipelines are up to date." in flow_workspace.run("dvc", "repro")
+
+
+def test_prefect_knows_one_task_per_stage_and_holds_the_artifacts(flow_workspace, reference):
+    found = prefect_runs(flow_workspace)
+    assert found["flows"] == ["Completed"]
+    assert found["tasks"] == dict.fromkeys(reference.lock(), "Completed")
+    assert {"rloo-iteration", "rloo-completions", "rloo-history"} <= set(found["artifacts"])
+    assert "## Best of i000" in found["markdown"]
+    assert "advantage" in found["markdown"]
+
+
+def test_dvc_and_the_flow_finish_what_the_other_began(new_workspace, reference):
+    workspace = new_workspace()
+    workspace.plan(2)
+    with workspace.warm():
+        workspace.run("dvc", "repro", "score@i0001")
+    before = workspace.starts()
+    output = workspace.run("rloo", "train")
+    assert workspace.lock() == reference.lock()
+    assert "rollout i0001" not in workspace.computed_since(before)
+    assert "i0002  held-out reward" in output
+
+
+def test_a_stage_that_fails_fails_the_flow_with_its_reason(new_workspace):
+    workspace = new_workspace()
+    workspace.plan(1)
+    workspace.change("policy.lora.targets", ["nonsense"])
+    output = workspace.run("rloo", "train", check=False)
+    assert "prepare_policy: PolicyError: params.yaml: policy.lora.targets = ['nonsense']" in output
+    assert "Traceback" not in output
+    assert prefect_runs(workspace)["flows"] == ["Failed"]
+    assert not (workspace.folder / "data/iterations").exists()
+
+
+def test_full_fine_tuning_trains_and_both_doors_agree(new_workspace):
+    first, second = new_workspace(), new_workspace()
+    for workspace in (first, second):
+        workspace.change("policy.method", "full")
+        workspace.plan(2)
+    first.run("rloo", "train")
+    second.run("dvc", "repro", "update@i0002")
+    for stage, outs in second.lock().items():
+        assert first.lock()[stage] == outs
+    lock = first.lock()
+    assert lock["update@i0002"]["data/policies/i0002"] != lock["update@i0001"]["data/policies/i0001"]
+    assert lock["prepare_policy"]["data/policies/i0000"] == lock["prepare_model"]["data/base"]
+    shutil.rmtree(second.folder)

@@ -1,0 +1,209 @@
+"""params.yaml: what is refused, and that each message names the file and the key."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stages.common.params import ParamsError, load_params, parse_params
+
+FILE = Path(__file__).parents[3] / "params.yaml"
+RAW: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+ABSENT = object()
+
+
+def changed(key: str, value: object) -> dict[str, Any]:
+    """The repository's params with one key set to another value, or taken out."""
+    raw = copy.deepcopy(RAW)
+    *sections, last = key.split(".")
+    place = raw
+    for section in sections:
+        place = place[section]
+    if value is ABSENT:
+        del place[last]
+    else:
+        place[last] = value
+    return raw
+
+
+def test_params_of_the_repository_load_as_they_are_written():
+    params = load_params(FILE)
+    assert params.rollout.samples_per_prompt == RAW["rollout"]["samples_per_prompt"]
+    assert params.update.betas == tuple(RAW["update"]["betas"])
+    assert list(params.score.rewards) == list(RAW["score"]["rewards"])
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "",
+        "compute",
+        "prepare",
+        "prepare.model",
+        "prepare.prompts",
+        "policy",
+        "policy.lora",
+        "rollout",
+        "score",
+        "score.rewards.constraints",
+        "score.kl",
+        "advantage",
+        "update",
+        "update.schedule",
+        "evaluate",
+    ],
+)
+def test_unknown_key_is_refused_at_every_level(section):
+    key = f"{section}.tempreature".removeprefix(".")
+    with pytest.raises(ParamsError) as error:
+        parse_params(changed(key, 1), "params.yaml")
+    assert str(error.value) == f"params.yaml: {key}: no such option; remove it or correct its spelling"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "seed",
+        "prepare",
+        "prepare.model",
+        "prepare.model.source",
+        "prepare.prompts.constraints",
+        "policy",
+        "policy.method",
+        "policy.lora",
+        "rollout",
+        "rollout.temperature",
+        "score",
+        "score.rewards",
+        "score.rewards.constraints.function",
+        "score.kl.beta",
+        "update",
+        "update.learning_rate",
+        "update.max_grad_norm",
+        "evaluate",
+        "evaluate.temperature",
+    ],
+)
+def test_missing_key_is_named(key):
+    with pytest.raises(ParamsError) as error:
+        parse_params(changed(key, ABSENT), "other.yaml")
+    assert str(error.value) == f"other.yaml: {key}: missing; add it"
+
+
+@pytest.mark.parametrize("key", ["compute", "advantage", "update.schedule", "update.betas", "score.pack_tokens"])
+def test_key_with_a_default_may_be_left_out(key):
+    parse_params(changed(key, ABSENT), "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        # what leave-one-out and on-policy sampling forbid
+        ("rollout.samples_per_prompt", 1, "greater than or equal to 2"),
+        ("rollout.samples_per_prompt", 0, "greater than or equal to 2"),
+        ("rollout.top_p", 0.9, "must be 1"),
+        ("rollout.top_p", 1.1, "must be 1"),
+        ("rollout.top_k", 50, "must be 0"),
+        ("rollout.top_k", -1, "must be 0"),
+        ("rollout.temperature", 0, "greater than 0"),
+        ("rollout.temperature", -1.0, "greater than 0"),
+        ("score.kl.beta", -0.1, "greater than or equal to 0"),
+        # out of range
+        ("seed", -1, "greater than or equal to 0"),
+        ("compute.threads", 0, "greater than or equal to 1"),
+        ("compute.dtype", "float16", "'float32' or 'bfloat16'"),
+        ("prepare.prompts.train", 0, "greater than or equal to 1"),
+        ("prepare.prompts.heldout", 0, "greater than or equal to 1"),
+        ("prepare.prompts.two_constraints", 1.5, "less than or equal to 1"),
+        ("policy.method", "qlora", "'lora' or 'full'"),
+        ("policy.lora.rank", 0, "greater than or equal to 1"),
+        ("policy.lora.targets", [], "at least 1 item"),
+        ("rollout.prompts_per_iteration", 0, "greater than or equal to 1"),
+        ("rollout.max_new_tokens", 0, "greater than or equal to 1"),
+        ("rollout.stop_tokens", [], "at least 1 item"),
+        ("advantage.estimator", "grpo", "'rloo'"),
+        ("update.learning_rate", 0, "greater than 0"),
+        ("update.schedule.warmup", -1, "greater than or equal to 0"),
+        ("update.schedule.horizon", 0, "greater than or equal to 1"),
+        ("update.betas.1", 1.0, "less than 1"),
+        ("update.minibatches", 0, "greater than or equal to 1"),
+        ("evaluate.confidence", 1.0, "less than 1"),
+        ("evaluate.temperature", -0.1, "greater than or equal to 0"),
+        # wrong types
+        ("seed", "one", "integer"),
+        ("seed", None, "integer"),
+        ("prepare", None, "dictionary"),
+        ("policy.lora", [16, 32], "dictionary"),
+        ("policy.lora.targets", "q_proj", "list"),
+        ("rollout.samples_per_prompt", 2.5, "integer"),
+        ("rollout.stop_tokens", "<|end|>", "list"),
+        ("update.learning_rate", "fast", "number"),
+        ("prepare.model.source", 3, "string"),
+        # no numbers
+        ("rollout.temperature", float("nan"), "finite"),
+        ("update.learning_rate", float("inf"), "finite"),
+        ("score.rewards.constraints.weight", float("nan"), "finite"),
+        ("advantage.correct_reward", float("-inf"), "finite"),
+        # rewards
+        ("score.rewards", {}, "at least 1 item"),
+        ("score.rewards", {"a/b": {"function": "m:f"}}, "letters, digits and underscores"),
+        ("score.rewards.constraints.function", "stages.score.constraints", "pattern"),
+        ("score.rewards.constraints.function", "a:b:c", "pattern"),
+        ("score.rewards.constraints.function", "path/file.py:f", "pattern"),
+        ("evaluate.parts", "parts", "pattern"),
+        # constraints
+        ("prepare.prompts.constraints", ["digits", "rhymes"], "not known: ['rhymes']"),
+        ("prepare.prompts.constraints", ["digits", "digits"], "different kinds"),
+        ("prepare.prompts.constraints", ["digits"], "at least 2 items"),
+    ],
+)
+def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
+    raw = changed("update.betas", [0.9, value]) if key == "update.betas.1" else changed(key, value)
+    with pytest.raises(ParamsError) as error:
+        parse_params(raw, "params.yaml")
+    message = str(error.value)
+    assert f"params.yaml: {key}" in message
+    assert why in message
+
+
+def test_all_errors_are_told_at_once():
+    raw = changed("rollout.top_k", 5)
+    raw["seed"] = -1
+    with pytest.raises(ParamsError) as error:
+        parse_params(raw, "params.yaml")
+    assert [line.split(" = ")[0] for line in str(error.value).splitlines()] == [
+        "params.yaml: seed",
+        "params.yaml: rollout.top_k",
+    ]
+
+
+@pytest.mark.parametrize("raw", [None, [], "seed", 3])
+def test_a_file_without_sections_is_refused(raw):
+    with pytest.raises(ParamsError, match=f"params.yaml: expected sections .* found {type(raw).__name__}"):
+        parse_params(raw, "params.yaml")
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ParamsError, match=r"nowhere\.yaml does not exist"):
+        load_params(tmp_path / "nowhere.yaml")
+
+
+def test_broken_yaml_is_named(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text("rollout: [1,\n", encoding="utf-8")
+    with pytest.raises(ParamsError, match=r"params\.yaml: not valid YAML"):
+        load_params(path)
+
+
+def test_exponent_without_a_point_is_a_number(tmp_path):
+    path = tmp_path / "params.yaml"  # YAML 1.1 reads 1e-4 as a string
+    path.write_text(yaml.safe_dump(changed("update.learning_rate", "RATE")).replace("RATE", "1e-4"), encoding="utf-8")
+    assert load_params(path).update.learning_rate == 1e-4
+
+
+def test_params_cannot_be_changed():
+    params = parse_params(RAW, "params.yaml")
+    with pytest.raises(ValueError, match="frozen"):
+        params.rollout.temperature = 2.0
