@@ -71,7 +71,7 @@ def read_plan(path: Path = PLAN_FILE) -> Plan:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
         plan = make_plan(iteration_number(found["last"]), int(found["evaluate_every"]))
-    except (KeyError, TypeError, yaml.YAMLError) as error:
+    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise StageError(f"{path}: not a plan ({error!r}); `rloo plan 12` writes one") from None
     if plan.as_vars() != found:
         raise StageError(f"{path}: edited by hand, and no longer consistent; `rloo plan {plan.iterations}` rewrites it")

@@ -24,7 +24,7 @@ def tiny_params(model: Path) -> dict[str, Any]:
     params["compute"] |= {"threads": 1}
     params["prepare"]["model"] = {"source": str(model), "sha256": None}
     params["prepare"]["prompts"] |= {"train": 12, "heldout": 6}
-    params["policy"]["lora"] |= {"rank": 2, "alpha": 4}
+    params["policy"]["lora"] |= {"rank": 2, "alpha": 4, "last_layers": 2}
     params["rollout"] |= {"prompts_per_iteration": 3, "samples_per_prompt": 3, "max_new_tokens": 8}
     params["rollout"] |= {"stop_tokens": ["<|end|>", "<|stop|>"], "temperature": 1.0}
     params["update"] |= {"learning_rate": 0.01}
@@ -127,6 +127,5 @@ class Workspace:
         """Hashes of every output in dvc.lock, by stage and path."""
         lock = yaml.safe_load((self.folder / "dvc.lock").read_text())
         return {
-            stage: {out["path"]: out["md5"] for out in entry["outs"]}
-            for stage, entry in sorted(lock["stages"].items())
+            stage: {out["path"]: out["md5"] for out in entry["outs"]} for stage, entry in sorted(lock["stages"].items())
         }

@@ -16,7 +16,8 @@ def rloo(scores: pl.DataFrame) -> pl.DataFrame:
 
     Expects the columns of `GROUP` and `score` (null: not scorable). Order of rows and of groups does not matter.
     """
-    total = pl.col("score").sum().over(GROUP)
     count = pl.col("score").count().over(GROUP)
-    baseline = pl.when(count >= 2).then((total - pl.col("score")) / (count - 1))
-    return scores.with_columns(baseline=baseline).with_columns(advantage=pl.col("score") - pl.col("baseline"))
+    low = pl.col("score").min().over(GROUP)
+    above = pl.col("score") - low  # measured from the group's lowest score, equal scores give exactly 0
+    siblings = pl.when(count >= 2).then((above.sum().over(GROUP) - above) / (count - 1))
+    return scores.with_columns(baseline=low + siblings, advantage=above - siblings)

@@ -8,8 +8,8 @@ TOLERANCE = 1e-9
 
 
 def refuse(frame: pl.DataFrame, violates: pl.Expr, table: str, rule: str, key: tuple[str, ...] = KEY) -> None:
-    """Raise if any row violates a rule; the first such row's key is in the message."""
-    bad = frame.filter(violates)
+    """Raise if any row violates a rule, or if a null keeps it undecided; the first such row's key is in the message."""
+    bad = frame.filter(violates.fill_null(True))
     if not bad.is_empty():
         where = ", ".join(f"{name}={value}" for name, value in zip(key, bad.select(key).row(0), strict=True))
         raise TableError(f"{table}: {bad.height} row(s) violate: {rule}. First: {where}")
@@ -22,7 +22,8 @@ def check_rollouts(frame: pl.DataFrame, samples_per_prompt: int) -> None:
     refuse(frame, pl.col("completion_ids").list.len() != length, table, "length is the number of completion ids")
     refuse(frame, pl.col("sampler_logprobs").list.len() != length, table, "one log-prob for each completion id")
     refuse(frame, length < 1, table, "a completion has at least one token, if only the end of sequence")
-    logp = pl.col("sampler_logprobs").list.eval((~pl.element().is_finite()) | (pl.element() > 1e-4)).list.any()
+    bad_element = pl.element().is_null() | ~pl.element().is_finite() | (pl.element() > 1e-4)
+    logp = pl.col("sampler_logprobs").list.eval(bad_element.fill_null(True)).list.any()
     refuse(frame, logp, table, "log-probs are finite and at most 0")
     samples = pl.len().over(GROUP) % samples_per_prompt
     refuse(frame.filter(pl.col("kind") == "sample"), samples != 0, table, f"{samples_per_prompt} samples per prompt")

@@ -1,10 +1,11 @@
 """params.yaml as typed sections. An unknown key, or a value the method forbids, is an error before anything runs."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from stages.common.errors import StageError
 
@@ -21,7 +22,7 @@ class ParamsError(StageError):
 class Section(BaseModel):
     """Unknown keys are errors; infinities and NaN are no numbers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Compute(Section):
@@ -40,27 +41,27 @@ class Model(Section):
 
 
 class Prompts(Section):
-    """The embedded task: questions of the bank, each with one or two constraints."""
+    """The embedded task: questions of the bank, each with one or two constraints, drawn by the weights of the kinds."""
 
     train: Count
     heldout: Count
-    constraints: Annotated[list[str], Field(min_length=2)]
+    constraints: Annotated[dict[str, Positive], Field(min_length=2)]
     two_constraints: Annotated[float, Field(ge=0, le=1)]
     system: str | None = None
 
     @field_validator("constraints")
     @classmethod
-    def _known(cls, kinds: list[str]) -> list[str]:
+    def _known(cls, weights: dict[str, float]) -> dict[str, float]:
         from stages.prepare.constraints import KINDS
 
-        unknown = [kind for kind in kinds if kind not in KINDS]
-        if unknown or len(set(kinds)) < len(kinds):
-            raise ValueError(f"must be different kinds out of {sorted(KINDS)}; not known: {unknown}")
-        return kinds
+        unknown = [kind for kind in weights if kind not in KINDS]
+        if unknown:
+            raise ValueError(f"not known: {unknown}; the kinds are {sorted(KINDS)}")
+        return weights
 
 
 class Lora(Section):
-    """Rank, scale (alpha / rank), names of the adapted linear layers, and in how many of the last blocks (null: all)."""
+    """Rank, scale (alpha / rank), names of the adapted linear layers, in how many of the last blocks (null: all)."""
 
     rank: Count
     alpha: Positive
@@ -139,10 +140,19 @@ class Advantage(Section):
 
 
 class Schedule(Section):
-    """Linear warm-up over `warmup` optimizer steps; then linear decay to 0 at step `horizon` (null: constant)."""
+    """Linear warm-up over `warmup` optimizer steps; then linear decay that reaches `floor` times the peak at step
+    `horizon` and stays there (null: constant).
+    """
 
     warmup: Annotated[int, Field(ge=0)] = 0
     horizon: Count | None = None
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+    @model_validator(mode="after")
+    def _decays_after_warmup(self) -> "Schedule":
+        if self.horizon is not None and self.horizon <= self.warmup:
+            raise ValueError(f"horizon ({self.horizon}) has to be later than warmup ({self.warmup})")
+        return self
 
 
 class Update(Section):
@@ -150,7 +160,7 @@ class Update(Section):
 
     learning_rate: Positive
     schedule: Schedule = Schedule()
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    betas: Annotated[list[Annotated[float, Field(ge=0, lt=1)]], Field(min_length=2, max_length=2)] = [0.9, 0.95]
     eps: Positive = 1e-8
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Positive
@@ -209,12 +219,28 @@ def _describe(source: str, detail: Any) -> str:
     return f"{source}: {key} = {detail['input']!r}: {detail['msg']}"
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """A key that stands twice is an error; plain YAML takes the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        twice = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
+        if twice:
+            raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {twice} stand(s) twice in one section")
+        return super().construct_mapping(node, deep)
+
+
+_UniqueKeys.add_implicit_resolver(  # as in YAML 1.2, and so in DVC: 5e-4 is a number without a point, too
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
 def load_params(path: Path = PARAMS_FILE) -> Params:
     """Read and validate params.yaml."""
     if not path.exists():
         raise ParamsError(f"{path} does not exist; run from the project's folder")
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
     except yaml.YAMLError as error:
         raise ParamsError(f"{path}: not valid YAML: {error}") from None
     return parse_params(raw, str(path))

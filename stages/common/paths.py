@@ -24,12 +24,15 @@ def iteration_name(number: int) -> str:
 
 def iteration_number(name: str) -> int:
     """The number in `i0003`; a StageError for anything else."""
-    if not re.fullmatch(r"i\d{4,}", name):
+    if not re.fullmatch(r"i[0-9]{4,}", name) or iteration_name(int(name[1:])) != name:
         raise StageError(f"{name!r} is not the name of an iteration; names look like {iteration_name(3)}")
     return int(name[1:])
 
 
 def previous(name: str) -> str:
+    """The iteration whose policy a training iteration starts from."""
+    if name == INITIAL:
+        raise StageError(f"{INITIAL} is the initial policy; training iterations count from {iteration_name(1)}")
     return iteration_name(iteration_number(name) - 1)
 
 

@@ -112,8 +112,19 @@ def conform(frame: pl.DataFrame, schema: Schema, table: str) -> pl.DataFrame:
     if missing:
         raise TableError(f"{table}: columns {missing} are missing; it has {frame.columns}")
     extra = [name for name in frame.columns if name not in schema]
-    declared = [pl.col(name).cast(dtype, strict=True) for name, dtype in schema.items()]
-    return frame.select(*declared, *extra)
+    declared = [_converted(frame[name], dtype, table) for name, dtype in schema.items()]
+    return pl.DataFrame(declared).hstack(frame.select(extra).get_columns())
+
+
+def _converted(column: pl.Series, dtype: pl.DataType, table: str) -> pl.Series:
+    """The column in the declared type, refused if that would change a value."""
+    try:
+        converted = column.cast(dtype, strict=True)
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{table}: column {column.name} should be {dtype}, found {column.dtype}: {error}") from None
+    if column.dtype.is_float() and dtype.is_integer() and not (converted.cast(column.dtype) == column).all():
+        raise TableError(f"{table}: column {column.name} should be {dtype}, but holds fractions")
+    return converted
 
 
 def check_key(frame: pl.DataFrame, key: tuple[str, ...], table: str) -> None:
@@ -139,7 +150,10 @@ def read_table(path: Path, schema: Schema, key: tuple[str, ...]) -> pl.DataFrame
     """Read and check a table that an earlier stage wrote."""
     if not path.exists():
         raise TableError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
-    frame = pl.read_parquet(path)
+    try:
+        frame = pl.read_parquet(path)
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: cannot be read as Parquet: {error}; delete it, and run its stage again") from None
     for name, dtype in schema.items():
         if frame.schema.get(name) != dtype:
             raise TableError(f"{path}: column {name} should be {dtype}, found {frame.schema.get(name)}")

@@ -20,9 +20,13 @@ EVALUATED = (
 
 
 def reward_metrics(scores: pl.DataFrame) -> dict[str, Any]:
-    """Means over scorable rows; `reward_std` is the mean over groups of the standard deviation within one (n - 1)."""
-    groups = scores.group_by(GROUP).agg(
-        std=pl.col("task_reward").std(), spread=pl.col("task_reward").max() - pl.col("task_reward").min()
+    """Means over scorable rows; `reward_std` is the mean over groups of the standard deviation within one (n - 1).
+
+    `frac_reward_zero_std` is a share of the groups with at least two scorable rows.
+    """
+    reward = pl.col("task_reward")
+    groups = scores.group_by(GROUP, maintain_order=True).agg(
+        std=reward.std(), spread=pl.when(reward.count() >= 2).then(reward.max() - reward.min())
     )
     names = [column.removeprefix("reward/") for column in scores.columns if column.startswith("reward/")]
     return {

@@ -3,7 +3,7 @@
 The prompts table carries a constraint as `{kind, number, text}`; `stages/score/constraints.py` checks the same kinds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -98,14 +98,15 @@ KINDS: dict[str, Kind] = {
         clashes=_clashes("json quotation postscript end_phrase start_phrase ends_question"),
     ),
     "postscript": Kind(
-        "After your answer, add a postscript that starts with P.S.", clashes=_clashes("json quotation end_phrase ends_question")
+        "After your answer, add a postscript that starts with P.S.",
+        clashes=_clashes("json quotation end_phrase ends_question"),
     ),
     "start_phrase": Kind('Begin your answer with "{text}".', texts=OPENINGS, clashes=_clashes("title json quotation")),
     "end_phrase": Kind(
         'Your last words must be "{text}"', texts=ENDINGS, clashes=_clashes("json quotation ends_question max_words")
     ),
     "ends_question": Kind("Ask me a question at the end.", clashes=_clashes("json quotation sentences")),
-    "quotation": Kind("Put the whole answer in double quotation marks.", clashes=_clashes("json")),
+    "quotation": Kind("Put the whole answer in double quotation marks.", clashes=_clashes("json title")),
     "exclamation": Kind("Write with enthusiasm and exclamation marks!", clashes=_clashes("json")),
     "highlight": Kind("Highlight one word with asterisks, such as *word*.", clashes=_clashes("json")),
     "parentheses": Kind("Put one remark in parentheses."),
@@ -120,19 +121,22 @@ def phrase(constraint: dict[str, Any]) -> str:
     return wording.replace("1 sentence(s)", "one sentence").replace("2 sentence(s)", "two sentences")
 
 
-def draw_constraints(kinds: Sequence[str], count: int, rng: Random, forbidden_text: str) -> list[dict[str, Any]]:
-    """Draw up to `count` constraints of different kinds that can all be met in one answer.
+def draw_constraints(
+    weights: Mapping[str, float], count: int, rng: Random, forbidden_text: str
+) -> list[dict[str, Any]]:
+    """Draw up to `count` constraints of different kinds, by weight, that can all be met in one answer.
 
     `forbidden_text` is the question's subject: a keyword that is the subject would be no constraint, and a subject
     that is to be avoided could not be mentioned.
     """
     drawn: list[dict[str, Any]] = []
-    for kind in rng.sample(list(kinds), len(kinds)):
+    left = dict(weights)
+    while left and len(drawn) < count:
+        (kind,) = rng.choices(list(left), list(left.values()))
+        del left[kind]
         constraint = KINDS[kind].draw(kind, rng)
         if constraint["text"] != forbidden_text and all(_together(kind, other["kind"]) for other in drawn):
             drawn.append(constraint)
-        if len(drawn) == count:
-            break
     return drawn
 
 

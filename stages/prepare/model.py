@@ -35,7 +35,10 @@ def locate(source: str) -> Path | str:
 
 def locate_in_package(source: str) -> Path:
     package, _, file = source.removeprefix("package:").partition("/")
-    spec = find_spec(package)
+    try:
+        spec = find_spec(package)
+    except ModuleNotFoundError:
+        spec = None
     if spec is None or spec.origin is None:
         raise ParamsError(
             f"{OPTION}.source = {source!r}: the package is not installed; "
@@ -83,7 +86,7 @@ def load_source(settings: Model) -> tuple[Any, Any]:
         raise ParamsError(f"{OPTION}.sha256 is for a single GGUF file; set it to null for {settings.source!r}")
     try:
         return AutoModelForCausalLM.from_pretrained(found, dtype="auto"), AutoTokenizer.from_pretrained(found)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ParamsError(f"{OPTION}.source = {settings.source!r}: cannot be loaded: {error}") from None
 
 

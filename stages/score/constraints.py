@@ -49,13 +49,13 @@ def ends_sentence(text: str) -> bool:
 def is_answer_object(text: str) -> bool:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and list(value) == ["answer"]
 
 
 def starts_with(text: str, phrase: str) -> bool:
-    return text.strip().lower().startswith(phrase.lower())
+    return bool(re.match(rf"{re.escape(phrase)}\b", text.strip(), re.IGNORECASE))
 
 
 def ends_with(text: str, phrase: str) -> bool:

@@ -29,8 +29,9 @@ def load_function(spec: str, option: str) -> Function:
     module_name, _, name = spec.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise ParamsError(f"params.yaml: {option} = {spec!r}: {error}; give an importable module:function") from None
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ParamsError(f"params.yaml: {option} = {spec!r}: {reason}; give an importable module:function") from error
     if not callable(function):
         raise ParamsError(f"params.yaml: {option} = {spec!r}: {name} is not a function")
     return function  # type: ignore[no-any-return]
@@ -57,9 +58,11 @@ def classify(value: Any) -> tuple[float | None, str, str | None]:
     if value is None:
         return None, "missing", "the function returned None"
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None, "invalid", f"not a number: {value!r:.80}"
+        number = None if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
+        return None, "invalid", f"not a number: {repr(value)[:80] if not isinstance(value, int) else 'too large'}"
     if not math.isfinite(number):
         return None, "invalid", f"not finite: {number}"
     return number, "ok", None

@@ -3,6 +3,7 @@
 import polars as pl
 
 from stages.common import paths
+from stages.common.errors import StageError
 from stages.common.gate import check_same_keys, check_scores, refuse
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
@@ -46,6 +47,9 @@ def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: J
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
+    shared = sorted(set(rollouts.columns) & set(prompts.columns) - {"prompt_id"})
+    if shared:
+        raise StageError(f"{paths.PROMPTS}: columns {shared} have names that rollouts use; rename them in the dataset")
     rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
     refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
     rewards = reward_columns(params.score.rewards, reward_inputs(rows))

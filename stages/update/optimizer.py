@@ -27,8 +27,8 @@ def learning_rate(step: int, peak: float, schedule: Schedule) -> float:
     warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
     if schedule.horizon is None:
         return peak * warm
-    left = max(0.0, (schedule.horizon - step + 1) / max(1, schedule.horizon - schedule.warmup))
-    return peak * min(warm, left)
+    done = (step - max(1, schedule.warmup)) / (schedule.horizon - max(1, schedule.warmup))
+    return peak * min(warm, 1.0 - (1.0 - schedule.floor) * min(1.0, max(0.0, done)))
 
 
 class StoredAdamW:
@@ -47,7 +47,7 @@ class StoredAdamW:
         self.adamw = torch.optim.AdamW(
             self.masters.values(),
             lr=settings.learning_rate,
-            betas=settings.betas,
+            betas=(settings.betas[0], settings.betas[1]),
             eps=settings.eps,
             weight_decay=settings.weight_decay,
         )

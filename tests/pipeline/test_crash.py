@@ -32,11 +32,16 @@ def started(workspace, stage, before):
 
 
 def stage_processes(workspace):
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        if process.info["cwd"] == str(workspace.folder) and "pipeline.stage" in (process.info["cmdline"] or []):
-            found.append(process)
-    return found
+    return processes(workspace, "pipeline.stage")
+
+
+def processes(workspace, module):
+    """Processes of a module that run in the workspace."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "cwd"])
+        if process.info["cwd"] == str(workspace.folder) and module in (process.info["cmdline"] or [])
+    ]
 
 
 def finish(workspace):
@@ -86,11 +91,7 @@ def test_killing_the_flow_takes_its_worker_along_and_the_next_run_goes_on(new_wo
     assert wait_for(lambda: started(workspace, "update i0001", {}), process)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    workers = [
-        p
-        for p in psutil.process_iter(["cmdline", "cwd"])
-        if p.info["cwd"] == str(workspace.folder) and "pipeline.worker" in (p.info["cmdline"] or [])
-    ]
+    workers = processes(workspace, "pipeline.worker")
     psutil.wait_procs(workers, timeout=5)
     assert not [p for p in workers if p.is_running()]
     with workspace.warm():
@@ -101,7 +102,7 @@ def test_a_worker_that_dies_fails_its_stage_with_the_reason(new_workspace):
     workspace = new_workspace()
     workspace.plan(1)
     with workspace.warm():
-        worker = next(p for p in psutil.process_iter(["cmdline", "cwd"]) if is_worker(p, workspace))
+        (worker,) = processes(workspace, "pipeline.worker")
         process = subprocess.Popen(
             workspace.command("dvc", "repro"),
             cwd=workspace.folder,
@@ -117,10 +118,6 @@ def test_a_worker_that_dies_fails_its_stage_with_the_reason(new_workspace):
     assert "the worker died while it ran prepare model" in output
 
 
-def is_worker(process, workspace):
-    return process.info["cwd"] == str(workspace.folder) and "pipeline.worker" in (process.info["cmdline"] or [])
-
-
 def test_code_that_changes_under_a_warm_worker_is_run_fresh(new_workspace):
     workspace = new_workspace()
     workspace.plan(1)
@@ -130,6 +127,8 @@ def test_code_that_changes_under_a_warm_worker_is_run_fresh(new_workspace):
         path.write_text(path.read_text().replace('"counted"', '"counted, says the new code"'))
         workspace.run("dvc", "repro", "advantage@i0001")
     output = workspace.run(
-        "python", "-c", "import polars; print(polars.read_parquet('data/iterations/i0001/advantages.parquet')['reason'].to_list())"
+        "python",
+        "-c",
+        "import polars; print(polars.read_parquet('data/iterations/i0001/advantages.parquet')['reason'].to_list())",
     )
     assert "says the new code" in output

@@ -1,4 +1,4 @@
-"""`rloo train`: the same bytes as `dvc repro`, one Prefect task per stage, artifacts, and failures that are failures."""
+"""`rloo train`: the same bytes as `dvc repro`, one Prefect task per stage, artifacts, honest failures."""
 
 import json
 import shutil

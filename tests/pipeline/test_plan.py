@@ -122,7 +122,6 @@ def test_what_is_no_plan_is_refused_with_the_remedy(path, text):
 @pytest.mark.parametrize(
     "text", ["last: i0003\nevaluate_every: often", "last: i0000\nevaluate_every: 1", "last: x\nevaluate_every: 1"]
 )
-@pytest.mark.xfail(strict=True, reason="BUG: int() raises plain ValueError, and other messages do not name the file")
 def test_wrong_values_are_refused_with_the_file(path, text):
     path.write_text(text)
     with pytest.raises(StageError) as error:

@@ -107,10 +107,22 @@ def test_weights_and_optimizer_state_are_safetensors_only(reference):
 def test_history_has_a_row_per_iteration_and_the_names_of_the_field(reference):
     history = pl.read_parquet(reference.folder / "data/history.parquet")
     assert history["iteration"].to_list() == [0, 1, 2]
-    wanted = (
-        "reward reward_std rewards/constraints/mean frac_reward_zero_std kl entropy completions/mean_length "
-        "completions/clipped_ratio grad_norm num_tokens groups/all_correct groups/all_wrong groups/mixed eval/reward"
-    ).split()
+    wanted = [
+        "reward",
+        "reward_std",
+        "rewards/constraints/mean",
+        "frac_reward_zero_std",
+        "kl",
+        "entropy",
+        "completions/mean_length",
+        "completions/clipped_ratio",
+        "grad_norm",
+        "num_tokens",
+        "groups/all_correct",
+        "groups/all_wrong",
+        "groups/mixed",
+        "eval/reward",
+    ]
     assert set(wanted) <= set(history.columns)
     assert history["num_tokens"].is_sorted()
     assert pl.read_csv(reference.folder / "data/history.csv").columns == history.columns

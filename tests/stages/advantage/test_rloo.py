@@ -78,7 +78,6 @@ def test_equal_scores_give_exactly_zero(scores):
 
 
 @pytest.mark.parametrize("scores", [[1 / 3] * 3, [2 / 3] * 3, [0.1] * 3, [0.7] * 4], ids=str)
-@pytest.mark.xfail(strict=True, reason="BUG: the sum rounds, so equal scores give 1e-16 and count as a gradient")
 def test_equal_scores_that_are_no_binary_fractions_give_exactly_zero(scores):
     assert column({"p": scores})["p"] == [0.0] * len(scores)
 

@@ -126,7 +126,6 @@ def test_broken_score_is_named(changes, rule):
         pytest.param(lambda f: check_rollouts(f, 2), {"length": None}, id="length"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="BUG: null makes the rule null, and the filter lets such rows through")
 def test_null_does_not_slip_through(check, changes):
     values = SCORE if check is check_scores else ROLLOUT
     with pytest.raises(TableError):

@@ -36,7 +36,9 @@ groups = st.lists(
 def test_every_completion_is_packed_once_and_within_the_budget(shapes, budget, one_by_one):
     made, row = [], 0
     for prompt, lengths in shapes:
-        made.append(Group([9] * prompt, [[row + j + 100] * n for j, n in enumerate(lengths)], range(row, row + len(lengths))))
+        made.append(
+            Group([9] * prompt, [[row + j + 100] * n for j, n in enumerate(lengths)], range(row, row + len(lengths)))
+        )
         row += len(lengths)
     packed = pack(made, budget, one_by_one=one_by_one)
     counted = [r for p in packed for r in dict.fromkeys(p.row_T)]

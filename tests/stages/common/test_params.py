@@ -31,7 +31,7 @@ def changed(key: str, value: object) -> dict[str, Any]:
 def test_params_of_the_repository_load_as_they_are_written():
     params = load_params(FILE)
     assert params.rollout.samples_per_prompt == RAW["rollout"]["samples_per_prompt"]
-    assert params.update.betas == tuple(RAW["update"]["betas"])
+    assert params.update.betas == RAW["update"]["betas"]
     assert list(params.score.rewards) == list(RAW["score"]["rewards"])
 
 
@@ -154,9 +154,9 @@ def test_key_with_a_default_may_be_left_out(key):
         ("score.rewards.constraints.function", "path/file.py:f", "pattern"),
         ("evaluate.parts", "parts", "pattern"),
         # constraints
-        ("prepare.prompts.constraints", ["digits", "rhymes"], "not known: ['rhymes']"),
-        ("prepare.prompts.constraints", ["digits", "digits"], "different kinds"),
-        ("prepare.prompts.constraints", ["digits"], "at least 2 items"),
+        ("prepare.prompts.constraints", {"digits": 1, "rhymes": 1}, "not known: ['rhymes']"),
+        ("prepare.prompts.constraints", {"digits": 1, "keyword": 0}, "greater than 0"),
+        ("prepare.prompts.constraints", {"digits": 1}, "at least 2 items"),
     ],
 )
 def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):

@@ -158,13 +158,11 @@ def test_integers_that_do_not_fit_are_refused():
         conform(pl.DataFrame({"sample": [40_000]}), {"sample": pl.Int16()}, "t")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: cast(strict=True) truncates fractions, so 1.7 becomes 1 without a word")
 def test_fractions_are_not_truncated_to_integers():
     with pytest.raises(Exception, match="length"):
         conform(pl.DataFrame({"length": [1.7]}), {"length": pl.Int32()}, "t")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: a value of the wrong type raises polars' error, without the table's name")
 def test_wrong_type_on_writing_names_the_table(tmp_path):
     with pytest.raises(TableError, match=r"t\.parquet.*value"):
         write_table(frame(rows()).with_columns(value=pl.lit("high")), SCHEMA, NAMED, tmp_path / "t.parquet")

@@ -60,7 +60,6 @@ def test_missing_file_in_a_package_is_named(package, file):
         locate(f"package:rloo_test_weights/{file}")
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: find_spec imports the parent of a dotted name: ModuleNotFoundError")
 def test_missing_parent_package_is_named_too():
     with pytest.raises(ParamsError, match="the package is not installed"):
         locate("package:no_such_package.inner/model.gguf")
@@ -93,7 +92,6 @@ def test_hash_of_something_that_is_not_one_file_is_refused(tmp_path, monkeypatch
         load_source(Model(source=named, sha256="0" * 64))
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: transformers raises ValueError for it, and only OSError is caught")
 def test_folder_that_is_no_model_is_named(tmp_path):
     (tmp_path / "readme.txt").write_text("not a model")
     with pytest.raises(ParamsError, match=r"prepare\.model\.source = .* cannot be loaded"):

@@ -32,7 +32,10 @@ def test_sampler_and_trainer_logprobs_agree_whatever_generation_config_says(mode
     groups = sample(model, requests(), settings(temperature=temperature))
     trained = completion_logprobs(
         model,
-        [Group(p, [one.completion_ids for one in g], range(4 * i, 4 * i + 4)) for i, (p, g) in enumerate(zip(PROMPTS, groups, strict=True))],
+        [
+            Group(p, [one.completion_ids for one in g], range(4 * i, 4 * i + 4))
+            for i, (p, g) in enumerate(zip(PROMPTS, groups, strict=True))
+        ],
         temperature,
         10**6,
         one_by_one=True,
