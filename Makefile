@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 .PHONY: train test setup clean-environment
 
 train: $(READY)  ## run the main job with the defaults of params.yaml and pipeline/plan.yaml

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any
 
 import polars as pl
@@ -79,7 +80,8 @@ def progress(stage: StageId) -> Iterator[None]:
         return
     done = threading.Event()
     state: dict[str, Any] = {}
-    follower = threading.Thread(target=_follow, args=(stage, done, state), daemon=True)
+    in_this_task = copy_context().run  # so that Prefect knows which task the artifact belongs to
+    follower = threading.Thread(target=in_this_task, args=(_follow, stage, done, state), daemon=True)
     follower.start()
     try:
         yield

@@ -4,7 +4,7 @@ Only the positions that predict a completion token get logits, so no [batch, len
 Dimension suffixes: L tokens of a packed row, T its predicted tokens, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,30 +34,48 @@ def row_logits(model: Any, row: PackedRow) -> Tensor:
 
 
 def row_logprobs(model: Any, row: PackedRow, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-probs [T] (with gradient, if enabled) and entropies [T] (never with gradient), in nats."""
+    """Log-probs [T] of the completion tokens in nats, and the scaled logits [T, V] they come from.
+
+    With gradient, if gradients are enabled.
+    """
     logits_TV = row_logits(model, row) / temperature
     target_T = torch.tensor(row.target_T, device=logits_TV.device)
-    log_normaliser_T = logits_TV.logsumexp(dim=-1)
-    logp_T = logits_TV.gather(-1, target_T[:, None])[:, 0] - log_normaliser_T
-    return logp_T, entropy(logits_TV.detach())
+    logp_T = logits_TV.gather(-1, target_T[:, None])[:, 0] - logits_TV.logsumexp(dim=-1)
+    return logp_T, logits_TV
 
 
 def entropy(logits_NV: Tensor) -> Tensor:
     """Entropy [N] of the distributions given by logits [N, V], in nats."""
-    logp_NV = logits_NV.log_softmax(dim=-1)
-    return -(logp_NV.exp() * logp_NV).sum(dim=-1)
+    return entropy_of_logprobs(logits_NV.log_softmax(dim=-1))
+
+
+def entropy_of_logprobs(logp_NV: Tensor) -> Tensor:
+    """Entropy [N] in nats; a probability of zero adds nothing."""
+    return -(logp_NV.exp() * logp_NV.clamp(min=torch.finfo(logp_NV.dtype).min)).sum(dim=-1)
 
 
 @torch.no_grad()
 def completion_logprobs(
-    model: Any, groups: Sequence[Group], temperature: float, max_tokens: int, *, one_by_one: bool = False
+    model: Any,
+    groups: Sequence[Group],
+    temperature: float,
+    max_tokens: int,
+    *,
+    one_by_one: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[int, list[float]]:
-    """Log-probs of every completion, keyed by the caller's row index (`Group.rows`)."""
+    """Log-probs of every completion, keyed by the caller's row index (`Group.rows`).
+
+    `progress` hears how many of how many forward passes are done.
+    """
     found: dict[int, list[float]] = {row: [] for group in groups for row in group.rows}
-    for packed in pack(groups, max_tokens, one_by_one=one_by_one):
+    packed_rows = pack(groups, max_tokens, one_by_one=one_by_one)
+    for done, packed in enumerate(packed_rows):
+        progress(done, len(packed_rows))
         logp_T, _ = row_logprobs(model, packed, temperature)
         for row, logp in zip(packed.row_T, logp_T.tolist(), strict=True):
             found[row].append(logp)
+    progress(len(packed_rows), len(packed_rows))
     return found
 
 

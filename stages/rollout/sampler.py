@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from stages.common.logprobs import entropy
+from stages.common.logprobs import entropy_of_logprobs
 from stages.common.seeds import uniforms
+from stages.rollout.draw import invert_cumulative
 
 
 @dataclass(frozen=True)
@@ -137,20 +138,14 @@ def _forward(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Dy
 
 def _choose(logits_BV: Tensor, uniform_B: np.ndarray, temperature: float, live: list[Sample]) -> Tensor:
     """Draw one token per sequence and note its log-prob and the distribution's entropy."""
-    scaled_BV = logits_BV / temperature if temperature > 0 else logits_BV
-    logp_BV = scaled_BV.log_softmax(dim=-1)
+    logp_BV = (logits_BV / temperature if temperature > 0 else logits_BV).log_softmax(dim=-1)
     if temperature > 0:
-        # float64: a float32 running sum over a large vocabulary loses the tail
-        cumulative_BV = logp_BV.double().exp().cumsum(dim=-1)
-        target_B = torch.from_numpy(uniform_B).to(logits_BV.device) * cumulative_BV[:, -1]
-        token_B = torch.searchsorted(cumulative_BV, target_B[:, None], right=True)[:, 0]
-        token_B = token_B.clamp(max=logits_BV.shape[-1] - 1)
+        token_B = invert_cumulative(logp_BV.exp(), torch.from_numpy(uniform_B).to(logits_BV.device))
     else:
         token_B = logits_BV.argmax(dim=-1)
     logp_B = logp_BV.gather(-1, token_B[:, None])[:, 0]
-    for one, token, logp, nats in zip(
-        live, token_B.tolist(), logp_B.tolist(), entropy(scaled_BV).tolist(), strict=True
-    ):
+    entropy_B = entropy_of_logprobs(logp_BV)
+    for one, token, logp, nats in zip(live, token_B.tolist(), logp_B.tolist(), entropy_B.tolist(), strict=True):
         one.completion_ids.append(token)
         one.logprobs.append(logp)
         one.entropies.append(nats)

@@ -29,17 +29,18 @@ def groups_of(rows: pl.DataFrame) -> list[Group]:
 def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: Journal) -> pl.DataFrame:
     """Add `ref_logprobs`, at the sampling temperature; with beta = 0 too, as the KL is reported all the same."""
     groups = groups_of(rows.with_row_index("index"))
-    found: dict[int, list[float]] = {}
     with models.reference() as reference:
         one_by_one = not takes_block_mask(reference)
         if one_by_one:
             journal.say("this model does not take a block mask: one completion per forward pass")
-        for done, group in enumerate(groups):
-            journal.progress(done, len(groups), "groups under the reference")
-            found |= completion_logprobs(
-                reference, [group], params.rollout.temperature, params.score.pack_tokens, one_by_one=one_by_one
-            )
-    journal.progress(len(groups), len(groups), "groups under the reference")
+        found = completion_logprobs(
+            reference,
+            groups,
+            params.rollout.temperature,
+            params.score.pack_tokens,
+            one_by_one=one_by_one,
+            progress=lambda done, total: journal.progress(done, total, "passes of the reference"),
+        )
     column = pl.Series("ref_logprobs", [found[i] for i in range(rows.height)], dtype=pl.List(pl.Float32))
     return rows.with_columns(column)
 

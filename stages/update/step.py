@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from stages.common.logprobs import row_logprobs
+from stages.common.logprobs import entropy, row_logprobs
 from stages.common.packing import PackedRow
 from stages.update.optimizer import StoredAdamW
 from stages.update.reinforce import reinforce_loss
@@ -62,13 +62,13 @@ def optimizer_step(
     sampler = rows["sampler_logprobs"].to_list()
     meter, loss_sum = Meter(), 0.0
     for packed in micro_batches:
-        logp_T, entropy_T = row_logprobs(model, packed, temperature)
+        logp_T, logits_TV = row_logprobs(model, packed, temperature)
         loss = reinforce_loss(logp_T, advantage_R[packed.row_T], rows.height)
         torch.autograd.backward(loss)
         optimizer.collect_gradients()
         loss_sum += float(loss.detach())
         sampler_T = torch.tensor([x for row in dict.fromkeys(packed.row_T) for x in sampler[row]], device=device)
-        meter.add(logp_T, sampler_T, entropy_T)
+        meter.add(logp_T, sampler_T, entropy(logits_TV.detach()))
         progress()
     norm, rate = optimizer.step() if micro_batches else (0.0, 0.0)
     return {
