@@ -11,19 +11,25 @@ from stages.common.journal import journalled
 from stages.common.params import Compute, load_params
 
 if TYPE_CHECKING:
+    from stages.common.device import Runtime
     from stages.common.policy import Models
 
 STAGES = ("prepare", "rollout", "score", "advantage", "update", "evaluate", "history")
-WITHOUT_MODELS = frozenset({"advantage", "history"})  # these start without importing torch
+WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 
 
-@cache
 def models_of(compute: Compute) -> "Models":
     """The models this process holds; a process that runs several stages keeps them warm."""
     from stages.common.device import set_up
+
+    return _held(set_up(compute))
+
+
+@cache
+def _held(runtime: "Runtime") -> "Models":
     from stages.common.policy import Models
 
-    return Models(set_up(compute))
+    return Models(runtime)
 
 
 def run_stage(stage: str, name: str) -> None:

@@ -34,7 +34,8 @@ def set_up(compute: Compute) -> Runtime:
             f"params.yaml: compute.device = {name!r}: this torch finds no CUDA device; use `auto` or `cpu`"
         )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
+    # on CUDA some kernels, such as a floating-point cumsum, have no deterministic form: torch warns then
+    torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
     torch.set_num_threads(available_cores() if compute.threads == "auto" else compute.threads)
     dtype = compute.dtype
     if dtype == "auto":

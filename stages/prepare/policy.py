@@ -5,17 +5,19 @@ LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself.
 
 import shutil
 
+import torch
 from safetensors.torch import save_file
 
 from stages.common import paths
+from stages.common.device import Runtime
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.common.policy import Models, new_adapter, save_new_adapter, trainable
+from stages.common.policy import load_model, new_adapter, save_new_adapter, trainable
 from stages.common.seeds import seed_of
 
 
-def run(params: Params, models: Models, journal: Journal) -> None:
+def run(params: Params, journal: Journal) -> None:
     with publish(paths.optimizer(paths.INITIAL)) as scratch:
         save_file({}, scratch, metadata={"steps": "0"})
     with publish(paths.policy(paths.INITIAL)) as scratch:
@@ -23,7 +25,8 @@ def run(params: Params, models: Models, journal: Journal) -> None:
             shutil.copytree(paths.BASE, scratch)
             journal.say("full fine-tuning: the initial policy is the base model")
             return
-        model = new_adapter(models.base(), params.policy.lora, seed_of(params.seed, "lora") % 2**63)
+        base = load_model(paths.BASE, Runtime(torch.device("cpu"), torch.float32))  # the same bytes on any device
+        model = new_adapter(base, params.policy.lora, seed_of(params.seed, "lora") % 2**63)
         save_new_adapter(model, scratch)
         count = sum(parameter.numel() for parameter in trainable(model).values())
     journal.say(f"LoRA of rank {params.policy.lora.rank}: {count / 1e6:.2f} M trainable parameters")

@@ -3,16 +3,15 @@
 from stages.common.errors import StageError
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.common.policy import Models
 from stages.prepare import model, policy, prompts
 
 
-def run(part: str, params: Params, models: Models, journal: Journal) -> None:
+def run(part: str, params: Params, journal: Journal) -> None:
     if part == "model":
         model.run(params.prepare.model, journal)
     elif part == "prompts":
         prompts.run(params, journal)
     elif part == "policy":
-        policy.run(params, models, journal)
+        policy.run(params, journal)
     else:
         raise StageError(f"prepare has the parts model, prompts and policy, not {part!r}")

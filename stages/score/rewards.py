@@ -10,12 +10,15 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from stages.common.errors import StageError
 from stages.common.params import ParamsError, Reward
+
+ROOM = Path(__file__).resolve().parent
 
 Function = Callable[..., Any]
 
@@ -25,13 +28,23 @@ class RewardError(StageError):
 
 
 def load_function(spec: str, option: str) -> Function:
-    """The function `module:name`."""
+    """The function `module:name`, from this room or from an installed package.
+
+    A file elsewhere in the project is refused: DVC would not notice when it changes, and keep old scores.
+    """
     module_name, _, name = spec.partition(":")
     try:
-        function = getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
+        function = getattr(module, name)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ParamsError(f"params.yaml: {option} = {spec!r}: {reason}; give an importable module:function") from error
+    file = Path(getattr(module, "__file__", None) or "/").resolve()
+    if file.is_relative_to(Path.cwd()) and not file.is_relative_to(ROOM) and "site-packages" not in file.parts:
+        raise ParamsError(
+            f"params.yaml: {option} = {spec!r}: {file.name} is no dependency of the score stage; "
+            f"move it to stages/score/ and name it stages.score.{file.stem}:{name}"
+        )
     if not callable(function):
         raise ParamsError(f"params.yaml: {option} = {spec!r}: {name} is not a function")
     return function  # type: ignore[no-any-return]

@@ -175,3 +175,22 @@ def test_bad_params_are_refused_before_anything_runs(workspace, key, value, mess
     assert message in output
     assert "Traceback" not in output
     assert workspace.computed_since(before) == set()
+
+
+def test_low_precision_keeps_masters_and_repeats(new_workspace):
+    made = [new_workspace(), new_workspace()]
+    for workspace in made:
+        workspace.change("compute.dtype", "bfloat16")
+        workspace.change("policy.method", "full")
+        workspace.plan(2)
+        with workspace.warm():
+            workspace.run("dvc", "repro", "update@i0002")
+    assert made[0].lock() == made[1].lock()
+    with safe_open(made[0].folder / "data/optimizer/i0002/optimizer.safetensors", framework="pt") as state:
+        masters = {name: state.get_tensor(name) for name in state.keys() if name.startswith("master/")}  # noqa: SIM118
+    assert masters
+    policy = AutoModelForCausalLM.from_pretrained(made[0].folder / "data/policies/i0002", dtype="auto")
+    assert policy.dtype == torch.bfloat16
+    weights = dict(policy.named_parameters())
+    for name, master in masters.items():
+        assert torch.equal(weights[name.removeprefix("master/")], master.bfloat16())

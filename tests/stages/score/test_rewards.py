@@ -225,3 +225,14 @@ def test_functions_receive_the_names_of_trl_and_the_columns_of_the_dataset():
 def test_columns_reach_the_function_by_name_and_in_row_order(code):
     code("def f(completions, subject, **rest): return [float(s in c) for s, c in zip(subject, completions)]")
     assert columns_of("f", subject=["0", "9", "2"])["reward/one"].to_list() == [1.0, 0.0, 1.0]
+
+
+def test_file_of_the_project_outside_the_room_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "outside_the_room.py").write_text(
+        "def f(completions, **columns):\n    return [1.0] * len(completions)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_function("outside_the_room:f", "score.rewards.a.function")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParamsError, match=r"move it to stages/score/ and name it stages\.score\.outside_the_room:f"):
+        load_function("outside_the_room:f", "score.rewards.a.function")
