@@ -1,11 +1,13 @@
 """What a run leaves in the Prefect UI: metrics by iteration, samples, progress. Files stay files."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
 
+import httpx
 import polars as pl
 from prefect.artifacts import (
     create_markdown_artifact,
@@ -13,6 +15,7 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.exceptions import PrefectException
 
 from pipeline.door import StageId
 from stages.common import paths
@@ -34,6 +37,16 @@ def _short(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
+@contextmanager
+def unimportant() -> Iterator[None]:
+    """Training goes on if the Prefect server cannot be reached for an artifact; the log says so."""
+    try:
+        yield
+    except (OSError, httpx.HTTPError, PrefectException) as error:
+        logging.getLogger(__name__).warning("artifact not written: %s: %s", type(error).__name__, error)
+
+
+@unimportant()
 def iteration(name: str) -> None:
     """Metrics of an iteration as a table, and its best and worst completions."""
     create_table_artifact(
@@ -65,6 +78,7 @@ def _card(row: dict[str, Any]) -> str:
     )
 
 
+@unimportant()
 def history() -> None:
     """The whole history, one row per iteration."""
     frame = pl.read_parquet(paths.HISTORY)
@@ -89,7 +103,8 @@ def progress(stage: StageId) -> Iterator[None]:
         done.set()
         follower.join()
         if state:
-            update_progress_artifact(state["id"], 100.0)
+            with unimportant():
+                update_progress_artifact(state["id"], 100.0)
 
 
 def _follow(stage: StageId, done: threading.Event, state: dict[str, Any]) -> None:
@@ -100,7 +115,8 @@ def _follow(stage: StageId, done: threading.Event, state: dict[str, Any]) -> Non
         if len(records) == known or records[-1]["event"] != "progress":
             continue
         percent = 100.0 * records[-1]["done"] / records[-1]["total"]
-        if not state:
-            state["id"] = create_progress_artifact(percent, key=key, description=f"{stage.stage} of {stage.name}")
-        else:
-            update_progress_artifact(state["id"], percent)
+        with unimportant():
+            if not state:
+                state["id"] = create_progress_artifact(percent, key=key, description=f"{stage.stage} of {stage.name}")
+            else:
+                update_progress_artifact(state["id"], percent)

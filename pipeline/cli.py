@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipeline.plan import make_plan, read_plan, write_plan
+from pipeline.plan import make_plan, read_plan, stored_evaluate_every, write_plan
 from stages.common.errors import StageError
 from stages.common.params import load_params
 
@@ -20,6 +20,8 @@ app = typer.Typer(
 show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
 app.add_typer(show_app, name="show")
 
+LONG_PLAN = 40
+
 Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]
 
 
@@ -31,10 +33,12 @@ def plan(
     ] = None,
 ) -> None:
     """Write the plan that `dvc repro` and `rloo train` follow."""
-    every = evaluate_every or read_plan().evaluate_every
+    every = stored_evaluate_every() if evaluate_every is None else evaluate_every
     made = make_plan(iterations, every)
     write_plan(made)
     print(f"{iterations} iterations, evaluated: {', '.join(made.evaluated)}")
+    if iterations > LONG_PLAN:
+        print("DVC reads all stages of a plan again for each one it runs: beyond some 40 iterations that takes longer")
 
 
 @app.command()

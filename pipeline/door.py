@@ -62,16 +62,17 @@ def reproduce(stage: StageId) -> Outcome:
         with redirect_stdout(StringIO()), Repo() as repo:
             changed = repo.reproduce(stage.dvc_name, single_item=True)
     except DvcException as error:
-        raise StageFailedError(f"{stage.dvc_name}: {reason(stage, error)}") from error
+        own = _last_start(stage) != before
+        raise StageFailedError(f"{stage.dvc_name}: {reason(stage, error, own)}") from error
     if not changed:
         return "unchanged"
     return "computed" if _last_start(stage) != before else "restored"
 
 
-def reason(stage: StageId, error: BaseException) -> str:
-    """Why a stage failed: its own last word if there is one, otherwise DVC's."""
+def reason(stage: StageId, error: BaseException, started: bool) -> str:
+    """Why a stage failed: its own last word if it got as far as starting, otherwise DVC's."""
     records = read_journal(stage.stage, stage.name)
-    if records and records[-1]["event"] == "failed":
+    if started and records and records[-1]["event"] == "failed":
         return str(records[-1]["error"])
     causes = [str(error)]
     while error.__cause__ is not None:

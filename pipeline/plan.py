@@ -8,9 +8,9 @@ import yaml
 
 from stages.common.errors import StageError
 from stages.common.files import publish
-from stages.common.paths import INITIAL, iteration_name, iteration_number
+from stages.common.paths import INITIAL, PLAN, iteration_name, iteration_number
 
-PLAN_FILE = Path("pipeline/plan.yaml")
+PLAN_FILE = PLAN
 HEADER = "# Written by `rloo plan`; dvc.yaml unrolls its stages over it.\n"
 
 
@@ -63,6 +63,14 @@ def write_plan(plan: Plan, path: Path = PLAN_FILE) -> None:
         return
     with publish(path) as scratch:
         scratch.write_text(text, encoding="utf-8")
+
+
+def stored_evaluate_every(path: Path = PLAN_FILE, default: int = 5) -> int:
+    """How often the plan on disk evaluates; the default where there is none, or none that can be read."""
+    try:
+        return int(yaml.safe_load(path.read_text(encoding="utf-8"))["evaluate_every"])
+    except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError):
+        return default
 
 
 def read_plan(path: Path = PLAN_FILE) -> Plan:

@@ -1,6 +1,7 @@
 """What `rloo train` shows in the terminal: two progress bars, and a line for each iteration and evaluation."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ class Screen:
     _current: ClassVar["Screen | None"] = None
 
     def __init__(self, total: int) -> None:
-        self.console = Console()
+        self.console = Console(file=sys.stdout)  # bound now: DVC's own output is redirected while a stage runs
         self.progress = Progress(
             TextColumn("{task.description}", table_column=None),
             BarColumn(bar_width=30),

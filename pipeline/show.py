@@ -77,7 +77,7 @@ def comparison(console: Console, before: str, after: str) -> None:
     first, last = read_evaluation(before), read_evaluation(after)
     table = Table(title=f"Held-out reward, {first['n_prompts']} prompts that training never saw")
     table.add_column("")
-    for title in ("prompts", before, after, "change"):
+    for title in ("answers", before, after, "change"):
         table.add_column(title, justify="right")
     parts = sorted(key.split("/")[1] for key in first if key.startswith("parts/") and key.endswith("/mean"))
     for part in parts:
@@ -153,6 +153,12 @@ def rows(console: Console, name: str, prompt_id: str | None, count: int) -> None
         _row(console, row)
 
 
+def _baseline(row: dict[str, Any]) -> str:
+    if row["baseline"] is None:
+        return "none"
+    return f"{row['baseline']:.3f}, mean of the scores of its {row['n_scorable'] - 1} scorable siblings"
+
+
 def _row(console: Console, row: dict[str, Any]) -> None:
     table = Table(
         show_header=False, title=f"{row['prompt_id']} sample {row['sample']}", title_justify="left", width=100
@@ -170,7 +176,7 @@ def _row(console: Console, row: dict[str, Any]) -> None:
         ),
         "KL": f"{row['kl']:.4f} = {row['logp_sum']:.4f} - {row['ref_logp_sum']:.4f}",
         "score": f"{_text(row['score'])} = task reward {_text(row['task_reward'])} - beta * KL",
-        "baseline": f"{_text(row['baseline'])}, mean of the scores of its {row['n_scorable'] - 1} scorable siblings",
+        "baseline": _baseline(row),
         "group": f"{row['group_kind']}, {row['group_size']} rows",
         "advantage": f"{_text(row['advantage'])}",
         "in loss": f"{'yes' if row['in_loss'] else 'no'}: {row['reason']}",

@@ -16,9 +16,12 @@ WORKER_VARIABLE = "RLOO_WORKER"
 POLL_SECONDS = 0.5
 
 
-def exit_with_parent() -> None:
-    """End this process when its parent is gone: a killed `dvc repro` must not leave a stage running."""
-    parent = os.getppid()
+def exit_with_parent(parent: int | None = None) -> None:
+    """End this process when its parent is gone: a killed `dvc repro` must not leave a stage running.
+
+    A parent's id that is given is compared from the start: the parent may be gone before this process can look.
+    """
+    parent = parent or os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -67,4 +70,8 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        status = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from pipeline.stage import WORKER_VARIABLE, exit_with_parent
 from stages.common.errors import StageError
+from stages.common.files import alive
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.paths import LOGS, PARTIAL
 
@@ -34,27 +35,28 @@ def code_hash() -> str:
     return digest.hexdigest()
 
 
-def serve(address: str) -> None:
-    """Answer requests until the parent ends."""
-    exit_with_parent()
+def serve(address: str, parent: int) -> None:
+    """Answer requests until the parent ends, or until the code on disk is no longer the code that runs here."""
+    exit_with_parent(parent)
     code = code_hash()
     import stages.common.policy  # noqa: F401  the slow imports, done before the first request
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()
-        while True:
+        current = True
+        while current:
             connection, _ = server.accept()
             with connection:
-                answer(connection, code)
+                current = code_hash() == code
+                answer(connection, current)
 
 
-def answer(connection: socket.socket, code: str) -> None:
+def answer(connection: socket.socket, current: bool) -> None:
     """Run one stage, unless the code has changed since it was imported."""
     request = json.loads(connection.makefile().readline())
-    if code_hash() != code:
-        reply: dict[str, object] = {"stale": True}
-    else:
+    reply: dict[str, object] = {"stale": True}
+    if current:
         with exit_with_client(connection):
             reply = run(request["stage"], request["name"])
     connection.sendall(json.dumps(reply).encode() + b"\n")
@@ -105,11 +107,13 @@ class Worker:
         """Start the worker if it is not running."""
         if self.process is not None and self.process.poll() is None:
             return
-        Path(self.address).unlink(missing_ok=True)
+        for socket_file in Path(self.address).parent.glob(".worker.*.sock"):  # ours, and of runs that were killed
+            if not alive(int(socket_file.name.split(".")[2])) or str(socket_file) == self.address:
+                socket_file.unlink(missing_ok=True)
         LOGS.mkdir(parents=True, exist_ok=True)
         with (LOGS / "worker.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.worker", self.address],
+                [sys.executable, "-m", "pipeline.worker", self.address, str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -141,4 +145,4 @@ def resident_worker() -> Iterator[Worker]:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

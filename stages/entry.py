@@ -1,5 +1,6 @@
 """Running one stage by name, in this process: what `python -m stages.rollout i0003` and every other front door do."""
 
+import re
 import sys
 from functools import cache
 from importlib import import_module
@@ -36,6 +37,8 @@ def run_stage(stage: str, name: str) -> None:
     """Run a stage on the files of iteration `name` (for `prepare`: the part; for `history`: the last iteration)."""
     if stage not in STAGES:
         raise StageError(f"no stage {stage!r}; stages are {', '.join(STAGES)}")
+    if not re.fullmatch(r"\w+", name):
+        raise StageError(f"{name!r} is no name of an iteration or part")
     with journalled(stage, name) as journal:
         params = load_params()
         sweep_partial()

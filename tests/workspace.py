@@ -63,12 +63,21 @@ class Workspace:
     def command(self, *arguments: str) -> list[str]:
         return [shutil.which(arguments[0], path=self.environment["PATH"]) or arguments[0], *arguments[1:]]
 
-    def run(self, *arguments: str, check: bool = True) -> str:
+    def fail(self, *arguments: str) -> str:
+        """The output of a command that must end with exit status 1, and without a traceback."""
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.folder, env=self.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 1, f"{arguments} exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def run(self, *arguments: str) -> str:
         done = subprocess.run(
             self.command(*arguments), cwd=self.folder, env=self.environment, capture_output=True, text=True
         )
         output = done.stdout + done.stderr
-        if check and done.returncode:
+        if done.returncode:
             raise AssertionError(f"{arguments} exited with {done.returncode}:\n{output}")
         return output
 
@@ -88,7 +97,7 @@ class Workspace:
         """A resident worker for the commands of the block, as `rloo train` has one: imports are paid for once."""
         address = "data/.worker.test.sock"
         (self.folder / "data").mkdir(exist_ok=True)
-        worker = self.start("python", "-m", "pipeline.worker", address)
+        worker = self.start("python", "-m", "pipeline.worker", address, str(os.getpid()))
         while not (self.folder / address).exists():
             assert worker.poll() is None, "the worker did not start"
             time.sleep(0.05)

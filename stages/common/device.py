@@ -29,13 +29,15 @@ def set_up(compute: Compute) -> Runtime:
         device = torch.device(name)
     except RuntimeError as error:
         raise ParamsError(f"params.yaml: compute.device = {name!r}: {error}") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type not in ("cpu", "cuda"):
+        raise ParamsError(f"params.yaml: compute.device = {name!r}: use `auto`, `cpu`, `cuda` or `cuda:N`")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ParamsError(
-            f"params.yaml: compute.device = {name!r}: this torch finds no CUDA device; use `auto` or `cpu`"
+            f"params.yaml: compute.device = {name!r}: this torch finds {torch.cuda.device_count()} CUDA devices; "
+            "use `auto` or `cpu`"
         )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # on CUDA some kernels, such as a floating-point cumsum, have no deterministic form: torch warns then
-    torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
+    torch.use_deterministic_algorithms(True)
     torch.set_num_threads(available_cores() if compute.threads == "auto" else compute.threads)
     dtype = compute.dtype
     if dtype == "auto":

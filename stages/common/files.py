@@ -46,9 +46,20 @@ def publish(target: Path) -> Iterator[Path]:
         _clear(scratch)
 
 
+def alive(pid: int) -> bool:
+    """Whether a process with this id exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it exists, and is somebody else's
+    return True
+
+
 def sweep_partial() -> None:
     """Remove what processes that no longer live left half-made."""
     for path in PARTIAL.glob("*"):
         owner = path.name.split(".")[0]
-        if not owner.isdigit() or not Path(f"/proc/{owner}").exists():
+        if not owner.isdigit() or not alive(int(owner)):
             _clear(path)

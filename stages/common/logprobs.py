@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stages.common.packing import Group, PackedRow, block_mask, pack
 
-PROBE_TOLERANCE = 1e-2
+PROBE_TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.5}  # rounding of one unit in the last place of a logit
 
 
 def row_logits(model: Any, row: PackedRow) -> Tensor:
@@ -91,6 +91,10 @@ def takes_block_mask(model: Any) -> bool:
     if layers != {"full_attention"} or getattr(config, "sliding_window", None):
         return False
     probe = [Group([1, 2, 3], [[4, 5], [6, 7]], [0, 1]), Group([3, 1], [[2, 2]], [2])]
-    packed = completion_logprobs(model, probe, 1.0, 64)
     plain = completion_logprobs(model, probe, 1.0, 64, one_by_one=True)
-    return all(abs(a - b) < PROBE_TOLERANCE for row in plain for a, b in zip(packed[row], plain[row], strict=True))
+    try:
+        packed = completion_logprobs(model, probe, 1.0, 64)
+    except (ValueError, TypeError, RuntimeError):  # a model that builds its own mask from the shape of a padding mask
+        return False
+    tolerance = PROBE_TOLERANCE[model.dtype]
+    return all(abs(a - b) < tolerance for row in plain for a, b in zip(packed[row], plain[row], strict=True))

@@ -13,6 +13,28 @@ PARAMS_FILE = Path("params.yaml")
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+ConstraintKind = Literal[
+    "title",
+    "max_words",
+    "no_commas",
+    "postscript",
+    "sentences",
+    "bullets",
+    "highlight",
+    "keyword",
+    "start_phrase",
+    "ends_question",
+    "exclamation",
+    "digits",
+    "min_words",
+    "lowercase",
+    "uppercase",
+    "avoid_word",
+    "end_phrase",
+    "quotation",
+    "parentheses",
+    "json",
+]
 
 
 class ParamsError(StageError):
@@ -45,19 +67,9 @@ class Prompts(Section):
 
     train: Count
     heldout: Count
-    constraints: Annotated[dict[str, Positive], Field(min_length=2)]
+    constraints: Annotated[dict[ConstraintKind, Positive], Field(min_length=2)]
     two_constraints: Annotated[float, Field(ge=0, le=1)]
     system: str | None = None
-
-    @field_validator("constraints")
-    @classmethod
-    def _known(cls, weights: dict[str, float]) -> dict[str, float]:
-        from stages.prepare.constraints import KINDS
-
-        unknown = [kind for kind in weights if kind not in KINDS]
-        if unknown:
-            raise ValueError(f"not known: {unknown}; the kinds are {sorted(KINDS)}")
-        return weights
 
 
 class Lora(Section):
@@ -150,13 +162,17 @@ class Schedule(Section):
 
     @model_validator(mode="after")
     def _decays_after_warmup(self) -> "Schedule":
-        if self.horizon is not None and self.horizon <= self.warmup:
-            raise ValueError(f"horizon ({self.horizon}) has to be later than warmup ({self.warmup})")
+        if self.horizon is not None and self.horizon <= max(1, self.warmup):
+            raise ValueError(f"horizon ({self.horizon}) has to be later than step 1 and than warmup ({self.warmup})")
         return self
 
 
 class Update(Section):
-    """AdamW, its learning rate, and how an iteration is split into optimizer steps and forward passes."""
+    """AdamW, its learning rate, and how an iteration is split into optimizer steps and forward passes.
+
+    With `minibatches` above 1 the steps after the first see samples of a policy a step or more old, without a
+    correction: the gradient is then no longer exactly unbiased.
+    """
 
     learning_rate: Positive
     schedule: Schedule = Schedule()

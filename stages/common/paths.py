@@ -12,6 +12,7 @@ HISTORY = DATA / "history.parquet"
 HISTORY_CSV = DATA / "history.csv"
 SECONDS_CSV = DATA / "seconds.csv"
 LOGS = DATA / "logs"
+PLAN = Path("pipeline/plan.yaml")
 PARTIAL = DATA / ".partial"
 
 INITIAL = "i0000"

@@ -65,29 +65,45 @@ class Models:
         self.runtime = runtime
         self._base: tuple[str, Any] | None = None
         self._policy: tuple[str, Any] | None = None
+        self._config: bytes | None = None  # of the adapter that is built into the base
 
     def base(self) -> Any:
         """The model in `data/base`."""
         found = folder_hash(BASE)
         if self._base is None or self._base[0] != found:
-            self._policy = None
+            self._policy = self._config = None
             self._base = (found, load_model(BASE, self.runtime))
         return self._base[1]
 
     def policy(self, folder: Path) -> Any:
         """The policy in a folder, its trainable parameters requiring gradients."""
-        found = folder_hash(folder)
         if is_adapter(folder):
-            base = self.base()
-            if self._policy is None or not isinstance(self._policy[1], PeftModel):
-                self._policy = (found, _attach(base, folder))
-            elif self._policy[0] != found:
-                _load_adapter(self._policy[1], folder)
-                self._policy = (found, self._policy[1])
-        elif self._policy is None or self._policy[0] != found:
-            self._policy = None  # free the old weights before the new ones are read
+            return self._adapted(folder)
+        found = folder_hash(folder)
+        if self._policy is None or self._policy[0] != found:
+            self._drop()  # free the old weights before the new ones are read
             self._policy = (found, load_model(folder, self.runtime).requires_grad_(True))
         return self._policy[1]
+
+    def _adapted(self, folder: Path) -> Any:
+        """The base with the folder's adapter; a held one of the same config only gets the folder's weights."""
+        found, config = folder_hash(folder), (folder / ADAPTER_CONFIG).read_bytes()
+        if self._config != config:
+            self._drop()
+        base = self.base()
+        if self._policy is None:
+            self._policy = (found, _attach(base, folder))
+            self._config = config
+        elif self._policy[0] != found:
+            _load_adapter(self._policy[1], folder)
+            self._policy = (found, self._policy[1])
+        return self._policy[1]
+
+    def _drop(self) -> None:
+        """Forget the policy, and the base with it if an adapter was built into it."""
+        if self._config is not None:
+            self._base = self._config = None
+        self._policy = None
 
     def saved(self, folder: Path) -> None:
         """The held policy is now what lies in `folder`: an update has just written it there."""
@@ -103,7 +119,7 @@ class Models:
     def reference(self) -> Iterator[Any]:
         """The reference policy: the base, with any adapter off."""
         model = self.base()
-        if self._policy is not None and isinstance(self._policy[1], PeftModel):
+        if self._policy is not None and self._config is not None:
             with self._policy[1].disable_adapter():
                 yield self._policy[1]
         else:

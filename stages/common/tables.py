@@ -101,7 +101,7 @@ def reward_schema(names: list[str]) -> Schema:
     columns: Schema = {}
     for name in names:
         columns[f"reward/{name}"] = pl.Float64()
-        columns[f"status/{name}"] = pl.String()  # ok | invalid | error | missing
+        columns[f"status/{name}"] = pl.String()  # ok | missing | invalid
         columns[f"message/{name}"] = pl.String()
     return columns
 

@@ -101,7 +101,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     summary = summarise(conform(table, schema, "generations"), params)
     write_table(table.select(list(schema)), schema, KEY, paths.generations(name))
     with publish(paths.evaluation(name)) as scratch:
-        scratch.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        scratch.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     journal.say(
         f"held-out reward {summary['reward']:.3f} [{summary['reward_low']:.3f}, {summary['reward_high']:.3f}] "
         f"on {summary['n_prompts']} prompts"

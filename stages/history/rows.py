@@ -1,6 +1,7 @@
 """One row of the history: an iteration's tables summed up under the names that the field greps for."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import polars as pl
@@ -86,22 +87,23 @@ def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
 
 
 def evaluation_row(name: str) -> dict[str, Any]:
-    """`eval/...` of an iteration that was evaluated; nothing for the others."""
+    """`eval/...` of an iteration that was evaluated."""
     path = paths.evaluation(name)
-    if not path.exists():
-        return {}
     found = json.loads(path.read_text(encoding="utf-8"))
     return {f"eval/{key}": found[key] for key in EVALUATED}
 
 
-def history_frame(last: str) -> pl.DataFrame:
-    """One row per iteration from `i0000`, which has only an evaluation, to `last`. `num_tokens` is cumulative."""
+def history_frame(last: str, evaluated: Collection[str]) -> pl.DataFrame:
+    """One row per iteration from `i0000`, which has only an evaluation, to `last`. `num_tokens` is cumulative.
+
+    Only the iterations in `evaluated` get `eval/...`: files of an older plan may lie beside them.
+    """
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
     rows: list[dict[str, Any]] = []
     for number in range(paths.iteration_number(last) + 1):
         name = paths.iteration_name(number)
         row = training_row(name, prompts) if number else {}
-        rows.append({"iteration": number, **row, **evaluation_row(name)})
+        rows.append({"iteration": number, **row, **(evaluation_row(name) if name in evaluated else {})})
     frame = pl.DataFrame(rows, infer_schema_length=None)
     ordered = ["iteration", *sorted((c for c in frame.columns if c != "iteration"), key=_place(rows))]
     frame = frame.select(ordered).with_columns(pl.col("iteration").cast(pl.Int32))

@@ -4,6 +4,7 @@
 """
 
 import polars as pl
+import yaml
 
 from stages.common import paths
 from stages.common.files import publish
@@ -25,7 +26,8 @@ def seconds_frame(last: str) -> pl.DataFrame:
 
 
 def run(last: str, _: Params, journal: Journal) -> None:
-    history = history_frame(last)
+    evaluated = yaml.safe_load(paths.PLAN.read_text(encoding="utf-8"))["evaluated"]
+    history = history_frame(last, evaluated)
     with publish(paths.HISTORY) as scratch:
         history.write_parquet(scratch)
     with publish(paths.HISTORY_CSV) as scratch:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from stages.common.params import ConstraintKind
+
 KEYWORDS = [
     "always",
     "because",
@@ -64,7 +66,7 @@ class Kind:
     texts: Sequence[str] = ()
     clashes: frozenset[str] = frozenset()
 
-    def draw(self, kind: str, rng: Random) -> dict[str, Any]:
+    def draw(self, kind: ConstraintKind, rng: Random) -> dict[str, Any]:
         number = rng.choice(self.numbers) if self.numbers else None
         text = rng.choice(self.texts) if self.texts else None
         return {"kind": kind, "number": number, "text": text}
@@ -74,43 +76,44 @@ def _clashes(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-KINDS: dict[str, Kind] = {
-    "lowercase": Kind(
-        "Use only lowercase letters.", clashes=_clashes("uppercase start_phrase end_phrase postscript title")
+# The order is part of the result: constraints are drawn in it, whatever the order in params.yaml.
+KINDS: dict[ConstraintKind, Kind] = {
+    "title": Kind(
+        "Start with a title in double angle brackets, such as <<My title>>.", clashes=_clashes("json bullets")
     ),
-    "uppercase": Kind("Use only capital letters.", clashes=_clashes("keyword start_phrase end_phrase json")),
-    "no_commas": Kind("Do not use any commas.", clashes=_clashes("json")),
     "max_words": Kind("Use at most {number} words.", numbers=range(15, 31)),
-    "min_words": Kind("Use at least {number} words.", numbers=range(15, 26), clashes=_clashes("max_words sentences")),
+    "no_commas": Kind("Do not use any commas.", clashes=_clashes("json")),
+    "postscript": Kind(
+        "After your answer, add a postscript that starts with P.S.",
+        clashes=_clashes("json quotation end_phrase ends_question"),
+    ),
     "sentences": Kind(
         "Answer in exactly {number} sentence(s).",
         numbers=(1, 2),
         clashes=_clashes("bullets postscript title json end_phrase"),
-    ),
-    "keyword": Kind('Your answer must contain the word "{text}".', texts=KEYWORDS),
-    "avoid_word": Kind('Do not use the word "{text}".', texts=AVOIDED, clashes=_clashes("start_phrase end_phrase")),
-    "title": Kind(
-        "Start with a title in double angle brackets, such as <<My title>>.", clashes=_clashes("json bullets")
     ),
     "bullets": Kind(
         "Give exactly {number} bullet points, each on its own line and starting with *.",
         numbers=(2, 3),
         clashes=_clashes("json quotation postscript end_phrase start_phrase ends_question"),
     ),
-    "postscript": Kind(
-        "After your answer, add a postscript that starts with P.S.",
-        clashes=_clashes("json quotation end_phrase ends_question"),
-    ),
+    "highlight": Kind("Highlight one word with asterisks, such as *word*.", clashes=_clashes("json")),
+    "keyword": Kind('Your answer must contain the word "{text}".', texts=KEYWORDS),
     "start_phrase": Kind('Begin your answer with "{text}".', texts=OPENINGS, clashes=_clashes("title json quotation")),
+    "ends_question": Kind("Ask me a question at the end.", clashes=_clashes("json quotation sentences")),
+    "exclamation": Kind("Write with enthusiasm and exclamation marks!", clashes=_clashes("json")),
+    "digits": Kind("Write at least one number in digits."),
+    "min_words": Kind("Use at least {number} words.", numbers=range(15, 26), clashes=_clashes("max_words sentences")),
+    "lowercase": Kind(
+        "Use only lowercase letters.", clashes=_clashes("uppercase start_phrase end_phrase postscript title")
+    ),
+    "uppercase": Kind("Use only capital letters.", clashes=_clashes("keyword start_phrase end_phrase json")),
+    "avoid_word": Kind('Do not use the word "{text}".', texts=AVOIDED, clashes=_clashes("start_phrase end_phrase")),
     "end_phrase": Kind(
         'Your last words must be "{text}"', texts=ENDINGS, clashes=_clashes("json quotation ends_question max_words")
     ),
-    "ends_question": Kind("Ask me a question at the end.", clashes=_clashes("json quotation sentences")),
     "quotation": Kind("Put the whole answer in double quotation marks.", clashes=_clashes("json title")),
-    "exclamation": Kind("Write with enthusiasm and exclamation marks!", clashes=_clashes("json")),
-    "highlight": Kind("Highlight one word with asterisks, such as *word*.", clashes=_clashes("json")),
     "parentheses": Kind("Put one remark in parentheses."),
-    "digits": Kind("Write at least one number in digits."),
     "json": Kind('Answer as a JSON object with one key "answer".'),
 }
 
@@ -122,7 +125,7 @@ def phrase(constraint: dict[str, Any]) -> str:
 
 
 def draw_constraints(
-    weights: Mapping[str, float], count: int, rng: Random, forbidden_text: str
+    weights: Mapping[ConstraintKind, float], count: int, rng: Random, forbidden_text: str
 ) -> list[dict[str, Any]]:
     """Draw up to `count` constraints of different kinds, by weight, that can all be met in one answer.
 
@@ -130,7 +133,7 @@ def draw_constraints(
     that is to be avoided could not be mentioned.
     """
     drawn: list[dict[str, Any]] = []
-    left = dict(weights)
+    left = {kind: weights[kind] for kind in KINDS if kind in weights}
     while left and len(drawn) < count:
         (kind,) = rng.choices(list(left), list(left.values()))
         del left[kind]
@@ -140,5 +143,5 @@ def draw_constraints(
     return drawn
 
 
-def _together(one: str, other: str) -> bool:
+def _together(one: ConstraintKind, other: ConstraintKind) -> bool:
     return other not in KINDS[one].clashes and one not in KINDS[other].clashes

@@ -3,11 +3,13 @@
 Held-out questions never occur in training: the questions are split first, then dressed with constraints.
 """
 
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import polars as pl
+from jinja2 import TemplateError
 
 from stages.common import paths
 from stages.common.journal import Journal
@@ -16,6 +18,8 @@ from stages.common.policy import load_tokenizer
 from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, write_table
 from stages.prepare.constraints import draw_constraints, phrase
+
+A_FIXED_DAY = datetime(2024, 7, 26)  # for templates that write the date: prompts must not change with it
 
 BANK = Path(__file__).with_name("questions.tsv")
 
@@ -71,8 +75,24 @@ def render(tokenizer: Any, prompt: str, system: str | None) -> str:
         return f"{system}\n\n{prompt}\n" if system else f"{prompt}\n"
     turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": prompt})
-    text: str = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    try:
+        text: str = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, strftime_now=A_FIXED_DAY.strftime
+        )
+    except TemplateError as error:
+        raise ParamsError(
+            f"params.yaml: prepare.prompts.system: the model's chat template refuses these turns: {error}; "
+            "null leaves the system turn out"
+        ) from None
     return text
+
+
+def tokenize(tokenizer: Any, text: str) -> list[int]:
+    """Token ids. A chat template writes its special tokens itself; plain text gets those the tokenizer puts first."""
+    if tokenizer.chat_template is not None:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids = list(tokenizer(text)["input_ids"])
+    return ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
 
 
 def run(params: Params, journal: Journal) -> None:
@@ -83,7 +103,7 @@ def run(params: Params, journal: Journal) -> None:
     tokenizer = load_tokenizer()
     for row in rows:
         row["prompt_text"] = render(tokenizer, row["prompt"], settings.system)
-        row["prompt_ids"] = tokenizer(row["prompt_text"], add_special_tokens=False)["input_ids"]
+        row["prompt_ids"] = tokenize(tokenizer, row["prompt_text"])
     table = pl.DataFrame(rows, schema={**PROMPTS, **COLUMNS})
     write_table(table, PROMPTS, ("prompt_id",), paths.PROMPTS)
     journal.say(

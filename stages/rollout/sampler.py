@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from stages.common.errors import StageError
 from stages.common.logprobs import entropy_of_logprobs
 from stages.common.seeds import uniforms
 from stages.rollout.draw import invert_cumulative
@@ -63,10 +64,22 @@ def sample(
     progress: Callable[[int], None] = lambda finished: None,
 ) -> list[list[Sample]]:
     """Samples for each request, in the order of its seeds. `progress` hears how many sequences have finished."""
+    check_lengths(model, requests, settings)
     samples = [[Sample() for _ in request.seeds] for request in requests]
     for batch in batches(requests, settings.batch_sequences):
         _sample_batch(model, [requests[i] for i in batch], [samples[i] for i in batch], settings, progress)
     return samples
+
+
+def check_lengths(model: Any, requests: Sequence[Request], settings: SamplerSettings) -> None:
+    """Refuse prompts that leave no room for `max_new_tokens` within the model's positions."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    longest = max(len(request.prompt_ids) for request in requests)
+    if limit is not None and longest + settings.max_new_tokens > limit:
+        raise StageError(
+            f"the longest prompt has {longest} tokens and rollout.max_new_tokens is {settings.max_new_tokens}, "
+            f"but the model has {limit} positions"
+        )
 
 
 def batches(requests: Sequence[Request], sequences: int) -> Iterator[list[int]]:
@@ -122,6 +135,10 @@ def _prefill(model: Any, requests: list[Request]) -> tuple[Tensor, DynamicCache,
     position_PL = (mask_PL.cumsum(dim=1) - 1).clamp(min=0)
     cache = DynamicCache(config=model.config)
     logits_PV = _forward(model, ids_PL.to(device), mask_PL.to(device), position_PL.to(device), cache)
+    if cache.get_seq_length() != longest:
+        raise StageError(
+            "this model does not fill the key-value cache that it is given; it cannot be sampled from here"
+        )
     owner_B = torch.tensor([p for p, request in enumerate(requests) for _ in request.seeds], device=device)
     cache.batch_select_indices(owner_B)
     return logits_PV[owner_B], cache, mask_PL.to(device)[owner_B], position_PL.to(device)[owner_B, -1] + 1
@@ -140,10 +157,12 @@ def _choose(logits_BV: Tensor, uniform_B: np.ndarray, temperature: float, live: 
     """Draw one token per sequence and note its log-prob and the distribution's entropy."""
     logp_BV = (logits_BV / temperature if temperature > 0 else logits_BV).log_softmax(dim=-1)
     if temperature > 0:
-        token_B = invert_cumulative(logp_BV.exp(), torch.from_numpy(uniform_B).to(logits_BV.device))
+        token_B = invert_cumulative(logp_BV.exp(), torch.from_numpy(uniform_B))
     else:
         token_B = logits_BV.argmax(dim=-1)
     logp_B = logp_BV.gather(-1, token_B[:, None])[:, 0]
+    if not logp_B.isfinite().all():
+        raise StageError("the policy's log-probs are not finite: its weights are broken, or the precision too low")
     entropy_B = entropy_of_logprobs(logp_BV)
     for one, token, logp, nats in zip(live, token_B.tolist(), logp_B.tolist(), entropy_B.tolist(), strict=True):
         one.completion_ids.append(token)

@@ -65,9 +65,9 @@ class StoredAdamW:
         """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate."""
         rate = learning_rate(self.step_count + 1, self.settings.learning_rate, self.settings.schedule)
         self.adamw.param_groups[0]["lr"] = rate
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.masters.values(), self.settings.max_grad_norm, error_if_nonfinite=True
-        )
+        norm = torch.nn.utils.clip_grad_norm_(self.masters.values(), self.settings.max_grad_norm)
+        if not norm.isfinite():
+            raise OptimizerError(f"optimizer step {self.step_count + 1}: the gradient's norm is {norm.item()}")
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         self.step_count += 1
@@ -81,8 +81,9 @@ class StoredAdamW:
         state: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             for moment in MOMENTS:
-                if master in self.adamw.state:
-                    state[f"{moment}/{name}"] = self.adamw.state[master][moment].contiguous().cpu()
+                if self.step_count:  # a parameter that never had a gradient has no moments yet: zeros
+                    held = self.adamw.state[master].get(moment, torch.zeros_like(master))
+                    state[f"{moment}/{name}"] = held.contiguous().cpu()
             if master is not self.parameters[name]:
                 state[f"master/{name}"] = master.contiguous().cpu()
         save_file(state, path, metadata={"steps": str(self.step_count)})

@@ -154,7 +154,7 @@ def test_key_with_a_default_may_be_left_out(key):
         ("score.rewards.constraints.function", "path/file.py:f", "pattern"),
         ("evaluate.parts", "parts", "pattern"),
         # constraints
-        ("prepare.prompts.constraints", {"digits": 1, "rhymes": 1}, "not known: ['rhymes']"),
+        ("prepare.prompts.constraints", {"digits": 1, "rhymes": 1}, "Input should be 'title', 'max_words'"),
         ("prepare.prompts.constraints", {"digits": 1, "keyword": 0}, "greater than 0"),
         ("prepare.prompts.constraints", {"digits": 1}, "at least 2 items"),
     ],

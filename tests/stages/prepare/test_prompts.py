@@ -209,7 +209,7 @@ class Chat:
 
     chat_template = "set"
 
-    def apply_chat_template(self, turns, *, tokenize, add_generation_prompt):
+    def apply_chat_template(self, turns, *, tokenize, add_generation_prompt, **variables):
         assert tokenize is False
         text = "".join(f"<{turn['role']}>{turn['content']}</>" for turn in turns)
         return text + ("<assistant>" if add_generation_prompt else "")
