@@ -1,10 +1,8 @@
 """What a run leaves in the Prefect UI: metrics by iteration, samples, progress. Files stay files."""
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
 from typing import Any
 
 import httpx
@@ -18,8 +16,8 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 
 from pipeline.door import StageId
+from pipeline.follow import followed
 from stages.common import paths
-from stages.common.journal import read_journal
 from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, read_table
 from stages.history.rows import training_row
 
@@ -92,31 +90,17 @@ def progress(stage: StageId) -> Iterator[None]:
     if stage.stage not in LONG_STAGES:
         yield
         return
-    done = threading.Event()
-    state: dict[str, Any] = {}
-    in_this_task = copy_context().run  # so that Prefect knows which task the artifact belongs to
-    follower = threading.Thread(target=in_this_task, args=(_follow, stage, done, state), daemon=True)
-    follower.start()
-    try:
-        yield
-    finally:
-        done.set()
-        follower.join()
-        if state:
-            with unimportant():
-                update_progress_artifact(state["id"], 100.0)
+    made: list[Any] = []
 
-
-def _follow(stage: StageId, done: threading.Event, state: dict[str, Any]) -> None:
-    known = len(read_journal(stage.stage, stage.name))
-    key = f"{stage.stage}-{stage.name}"
-    while not done.wait(POLL_SECONDS):
-        records = read_journal(stage.stage, stage.name)
-        if len(records) == known or records[-1]["event"] != "progress":
-            continue
-        percent = 100.0 * records[-1]["done"] / records[-1]["total"]
+    def show(percent: float) -> None:
         with unimportant():
-            if not state:
-                state["id"] = create_progress_artifact(percent, key=key, description=f"{stage.stage} of {stage.name}")
+            if made:
+                update_progress_artifact(made[0], percent)
             else:
-                update_progress_artifact(state["id"], percent)
+                name = f"{stage.stage} of {stage.name}"
+                made.append(create_progress_artifact(percent, key=f"{stage.stage}-{stage.name}", description=name))
+
+    with followed(stage, POLL_SECONDS, lambda record: show(100.0 * record["done"] / record["total"])):
+        yield
+    if made:
+        show(100.0)

@@ -2,18 +2,18 @@
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from pipeline.door import Outcome, StageId
+from pipeline.follow import followed
 from stages.common import paths
-from stages.common.journal import read_journal, seconds_of
+from stages.common.journal import seconds_of
 from stages.common.paths import iteration_number
 from stages.common.tables import PROMPTS, read_table
 from stages.history.rows import training_row
@@ -60,26 +60,17 @@ class Screen:
     def stage(self, stage: StageId, number: int) -> Iterator[None]:
         """A bar that follows the stage's journal while the block runs."""
         bar = self.progress.add_task(stage.dvc_name.ljust(18), total=None, detail="")
-        done = threading.Event()
-        follower = threading.Thread(target=self._follow, args=(stage, bar, done), daemon=True)
-        follower.start()
+
+        def show(record: dict[str, Any]) -> None:
+            detail = f"{record['done']}/{record['total']} {record['unit']}"
+            self.progress.update(bar, completed=record["done"], total=record["total"], detail=detail)
+
         try:
-            yield
+            with followed(stage, POLL_SECONDS, show):
+                yield
         finally:
-            done.set()
-            follower.join()
             self.progress.remove_task(bar)
             self.progress.update(self.run, completed=number + 1)
-
-    def _follow(self, stage: StageId, bar: object, done: threading.Event) -> None:
-        known = len(read_journal(stage.stage, stage.name))
-        while not done.wait(POLL_SECONDS):
-            records = read_journal(stage.stage, stage.name)
-            if len(records) == known or records[-1]["event"] != "progress":
-                continue
-            last = records[-1]
-            detail = f"{last['done']}/{last['total']} {last['unit']}"
-            self.progress.update(bar, completed=last["done"], total=last["total"], detail=detail)  # type: ignore[arg-type]
 
     def finished(self, stage: StageId, outcome: Outcome) -> None:
         """Stages that were computed speak through their iteration's line; the others are counted."""

@@ -62,7 +62,9 @@ def paired_gain(before: str, after: str) -> tuple[float, float, float]:
     """Mean difference of the task reward per held-out prompt, and its bootstrap interval."""
     params = load_params()
     tables = [
-        read_table(paths.generations(name), GENERATIONS, KEY).group_by("prompt_id").agg(pl.col("task_reward").mean())
+        read_table(paths.generations(name), GENERATIONS, KEY)
+        .group_by("prompt_id", maintain_order=True)
+        .agg(pl.col("task_reward").mean())
         for name in (before, after)
     ]
     both = tables[0].join(tables[1], on="prompt_id", suffix="_after").drop_nulls().sort("prompt_id")

@@ -63,7 +63,10 @@ def part_column(rows: pl.DataFrame, params: Params) -> pl.Series:
 def summarise(table: pl.DataFrame, params: Params) -> dict[str, Any]:
     """The contents of eval.json; `reward` is the mean over prompts of the mean over their scorable samples."""
     per_prompt = (
-        table.group_by("prompt_id").agg(pl.col("task_reward").mean()).sort("prompt_id")["task_reward"].drop_nulls()
+        table.group_by("prompt_id", maintain_order=True)
+        .agg(pl.col("task_reward").mean())
+        .sort("prompt_id")["task_reward"]
+        .drop_nulls()
     )
     if per_prompt.is_empty():
         raise ParamsError("evaluate: no held-out completion could be scored; see status/* in the generations")
@@ -72,7 +75,11 @@ def summarise(table: pl.DataFrame, params: Params) -> dict[str, Any]:
         per_prompt.to_numpy(), settings.confidence, settings.resamples, seed_of(params.seed, "bootstrap")
     )
     parts = table.select(pl.col("parts").explode().struct.unnest()).drop_nulls()
-    by_part = parts.group_by("name").agg(pl.col("value").mean().alias("mean"), pl.len().alias("n")).sort("name")
+    by_part = (
+        parts.group_by("name", maintain_order=True)
+        .agg(pl.col("value").mean().alias("mean"), pl.len().alias("n"))
+        .sort("name")
+    )
     return {
         "reward": per_prompt.mean(),
         "reward_low": low,

@@ -1,0 +1,56 @@
+"""The terminal shows progress while DVC's own output is redirected away."""
+
+import sys
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+
+import pytest
+
+from pipeline.door import stage_id
+from pipeline.follow import followed
+from pipeline.screen import Screen
+from stages.common.journal import Journal
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_progress_of_the_running_stage_is_heard_and_that_of_an_earlier_run_is_not(project):
+    stage, heard = stage_id("rollout@i0003", "i0003"), []
+    Journal("rollout", "i0003").progress(1, 64, "of yesterday")
+    with followed(stage, 0.005, heard.append):
+        for _ in range(5):
+            time.sleep(0.01)
+        journal = Journal("rollout", "i0003")
+        journal.progress(7, 64, "completions ended")
+        for _ in range(40):
+            time.sleep(0.01)
+    assert [record["done"] for record in heard] == [7]
+
+
+def test_lines_reach_the_terminal_though_stdout_is_redirected(project, capsys):
+    hidden = StringIO()
+    with Screen(total=1) as screen, redirect_stdout(hidden):
+        screen.console.print("a line for people")
+        print("noise of a library", file=sys.stdout)
+    assert "a line for people" in capsys.readouterr().out
+    assert "a line for people" not in hidden.getvalue()
+    assert "noise of a library" in hidden.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("dvc_name", "stage", "name"),
+    [
+        ("rollout@i0003", "rollout", "i0003"),
+        ("evaluate@i0000", "evaluate", "i0000"),
+        ("prepare_model", "prepare", "model"),
+        ("history", "history", "i0018"),
+    ],
+)
+def test_names_of_dvc_stages(dvc_name, stage, name):
+    found = stage_id(dvc_name, "i0018")
+    assert (found.stage, found.name) == (stage, name)
