@@ -81,8 +81,8 @@ def comparison(console: Console, before: str, after: str) -> None:
     table.add_column("")
     for title in ("answers", before, after, "change"):
         table.add_column(title, justify="right")
-    parts = sorted(key.split("/")[1] for key in first if key.startswith("parts/") and key.endswith("/mean"))
-    for part in parts:
+    parts = [key.split("/")[1] for key in first if key.startswith("parts/") and key.endswith("/mean")]
+    for part in sorted(parts, key=lambda name: (-first[f"parts/{name}/n"], name)):
         old, new = first[f"parts/{part}/mean"], last.get(f"parts/{part}/mean", float("nan"))
         table.add_row(part, str(first[f"parts/{part}/n"]), f"{old:.2f}", f"{new:.2f}", f"{new - old:+.2f}")
     table.add_section()
