@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pipeline.plan import make_plan, read_plan, stored_evaluate_every, write_plan
 from stages.common.errors import StageError
-from stages.common.params import load_params
+from stages.common.params_file import load_params
 
 app = typer.Typer(
     add_completion=False,

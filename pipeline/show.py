@@ -11,7 +11,7 @@ from rich.table import Table
 from pipeline.plan import Plan
 from stages.common import paths
 from stages.common.errors import StageError
-from stages.common.params import load_params
+from stages.common.params_file import load_params
 from stages.common.seeds import seed_of
 from stages.common.tables import ADVANTAGES, GENERATIONS, KEY, PROMPTS, ROLLOUTS, SCORES, read_table
 from stages.evaluate.bootstrap import bootstrap_interval

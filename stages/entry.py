@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from stages.common.errors import StageError
 from stages.common.files import sweep_partial
 from stages.common.journal import journalled
-from stages.common.params import Compute, load_params
+from stages.common.params import Compute
+from stages.common.params_file import load_params
 
 if TYPE_CHECKING:
     from stages.common.device import Runtime

@@ -203,3 +203,12 @@ def test_low_precision_keeps_masters_and_repeats(new_workspace):
     weights = dict(policy.named_parameters())
     for name, master in masters.items():
         assert torch.equal(weights[name.removeprefix("master/")], master.bfloat16())
+
+
+def test_a_stage_runs_alone_without_dvc_and_writes_the_same_bytes(workspace):
+    table = workspace.folder / "data/iterations/i0002/advantages.parquet"
+    before = table.read_bytes()
+    assert "done in" in workspace.run("python", "-m", "stages.advantage", "i0002")
+    assert table.read_bytes() == before
+    assert "is not the name of an iteration" in workspace.fail("python", "-m", "stages.advantage", "two")
+    assert "i0099/scores.parquet does not exist" in workspace.fail("python", "-m", "stages.advantage", "i0099")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stages.advantage.groups import decide_loss, describe_groups
 from stages.advantage.rloo import rloo
 from stages.advantage.run import advantage_table
-from stages.common.params import load_params, parse_params
+from stages.common.params_file import load_params, parse_params
 from stages.common.tables import ADVANTAGES, KEY, KEY_SCHEMA, TableError
 
 FILE = Path(__file__).parents[3] / "params.yaml"

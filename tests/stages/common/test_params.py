@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stages.common.params import ParamsError, load_params, parse_params
+from stages.common.params import ParamsError
+from stages.common.params_file import load_params, parse_params
 
 FILE = Path(__file__).parents[3] / "params.yaml"
 RAW: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.common.params import ParamsError, load_params
+from stages.common.params import ParamsError
+from stages.common.params_file import load_params
 from stages.rollout.order import epoch_order, prompts_of
 from stages.rollout.run import slots_of
 from stages.rollout.stopping import stop_ids
