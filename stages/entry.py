@@ -1,6 +1,5 @@
 """Running one stage by name, in this process: what `python -m stages.rollout i0003` and every other front door do."""
 
-import re
 import sys
 from functools import cache
 from importlib import import_module
@@ -11,12 +10,14 @@ from stages.common.files import sweep_partial
 from stages.common.journal import journalled
 from stages.common.params import Compute
 from stages.common.params_file import load_params
+from stages.common.paths import iteration_number
 
 if TYPE_CHECKING:
     from stages.common.device import Runtime
     from stages.common.policy import Models
 
 STAGES = ("prepare", "rollout", "score", "advantage", "update", "evaluate", "history")
+PARTS = ("model", "prompts", "policy")  # of `prepare`
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 
 
@@ -38,8 +39,10 @@ def run_stage(stage: str, name: str) -> None:
     """Run a stage on the files of iteration `name` (for `prepare`: the part; for `history`: the last iteration)."""
     if stage not in STAGES:
         raise StageError(f"no stage {stage!r}; stages are {', '.join(STAGES)}")
-    if not re.fullmatch(r"\w+", name):
-        raise StageError(f"{name!r} is no name of an iteration or part")
+    if stage != "prepare":
+        iteration_number(name)
+    elif name not in PARTS:
+        raise StageError(f"prepare has the parts {', '.join(PARTS)}, not {name!r}")
     with journalled(stage, name) as journal:
         params = load_params()
         sweep_partial()

@@ -165,7 +165,8 @@ def save_policy(model: Any, source: Path, target: Path) -> None:
         return
     model.save_pretrained(target)
     for path in source.iterdir():
-        if path.suffix != ".safetensors" and not path.name.endswith(".index.json"):
+        written = (target / path.name).exists()  # the config among others, with the precision of these weights
+        if not written and path.suffix != ".safetensors" and not path.name.endswith(".index.json"):
             shutil.copyfile(path, target / path.name)
 
 

@@ -1,6 +1,5 @@
 """Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000."""
 
-from stages.common.errors import StageError
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.prepare import model, policy, prompts
@@ -11,7 +10,5 @@ def run(part: str, params: Params, journal: Journal) -> None:
         model.run(params.prepare.model, journal)
     elif part == "prompts":
         prompts.run(params, journal)
-    elif part == "policy":
-        policy.run(params, journal)
     else:
-        raise StageError(f"prepare has the parts model, prompts and policy, not {part!r}")
+        policy.run(params, journal)
