@@ -34,8 +34,10 @@ def decide_loss(advantages: pl.DataFrame) -> pl.DataFrame:
     reason = (
         pl.when(pl.col("score").is_null())
         .then(pl.lit("not scorable: outside baseline and loss"))
-        .when(pl.col("n_scorable") < 2)
+        .when(pl.col("advantage").is_null() & (pl.col("n_scorable") < 2))
         .then(pl.lit("no scorable sibling to compare with"))
+        .when(pl.col("advantage").is_null())
+        .then(pl.lit("left out by the estimator: not the best of its group"))
         .when(pl.col("advantage") == 0.0)
         .then(pl.lit("counted: equal to its baseline, no gradient"))
         .otherwise(pl.lit("counted"))

@@ -8,6 +8,7 @@ of it given the prompt, and the gradient stays unbiased. A group with fewer than
 
 import polars as pl
 
+from stages.advantage.centred import above_group_low, group_count
 from stages.common.tables import GROUP
 
 
@@ -16,8 +17,6 @@ def rloo(scores: pl.DataFrame) -> pl.DataFrame:
 
     Expects the columns of `GROUP` and `score` (null: not scorable). Order of rows and of groups does not matter.
     """
-    count = pl.col("score").count().over(GROUP)
-    low = pl.col("score").min().over(GROUP)
-    above = pl.col("score") - low  # measured from the group's lowest score, equal scores give exactly 0
-    siblings = pl.when(count >= 2).then((above.sum().over(GROUP) - above) / (count - 1))
+    above, low = above_group_low()
+    siblings = pl.when(group_count() >= 2).then((above.sum().over(GROUP) - above) / (group_count() - 1))
     return scores.with_columns(baseline=low + siblings, advantage=above - siblings)

@@ -48,10 +48,15 @@ def check_same_keys(frame: pl.DataFrame, other: pl.DataFrame, table: str, other_
 
 
 def check_advantages(frame: pl.DataFrame) -> None:
-    """Advantages exist exactly in the loss, are finite, and sum to zero in each group."""
+    """Advantages exist exactly in the loss, and are finite."""
     table = "advantages"
     refuse(frame, pl.col("advantage").is_null() == pl.col("in_loss"), table, "an advantage exactly where in_loss")
     refuse(frame, ~pl.col("advantage").fill_null(0.0).is_finite(), table, "advantage is finite")
-    scale = pl.col("score").abs().max().over(GROUP).fill_null(0.0).clip(lower_bound=1.0)
+
+
+def check_centred(frame: pl.DataFrame) -> None:
+    """The advantages of each group sum to zero, to `TOLERANCE` of the largest score or advantage in it."""
+    size = pl.max_horizontal(pl.col("score").abs(), pl.col("advantage").abs(), pl.lit(1.0))
     total = pl.col("advantage").sum().over(GROUP).abs()
-    refuse(frame, total > TOLERANCE * scale, table, "the advantages of a group sum to 0")
+    scale = size.max().over(GROUP)
+    refuse(frame, total > TOLERANCE * scale, "advantages", "the advantages of a group sum to 0")

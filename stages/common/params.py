@@ -139,10 +139,36 @@ class Score(Section):
         return rewards
 
 
-class Advantage(Section):
-    """`correct_reward`: the task reward that counts as fully correct when groups are classed."""
+class BatchMean(Section):
+    """Options of `batch_mean`: whether the sample itself is left out of the batch's mean."""
 
-    estimator: Literal["rloo"] = "rloo"
+    leave_one_out: bool = False
+
+
+class Grpo(Section):
+    """Options of `grpo`: divide by the population's (n) or the sample's (n - 1) standard deviation."""
+
+    std: Literal["population", "sample"] = "sample"
+
+
+class ReinforcePp(Section):
+    """Options of `reinforce_pp`: normalise scores over the batch, or what is left of them after the group's mean."""
+
+    baseline: Literal["batch", "group"] = "batch"
+
+
+class Advantage(Section):
+    """The estimator and its options; one file each in `stages/advantage/`.
+
+    `correct_reward`: the task reward that counts as fully correct when groups are classed.
+    """
+
+    estimator: Literal[
+        "rloo", "reinforce", "batch_mean", "grpo", "dr_grpo", "reinforce_pp", "raft", "opo", "max_rl"
+    ] = "rloo"
+    batch_mean: BatchMean = BatchMean()
+    grpo: Grpo = Grpo()
+    reinforce_pp: ReinforcePp = ReinforcePp()
     correct_reward: float = 1.0
 
 

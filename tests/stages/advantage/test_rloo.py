@@ -24,7 +24,9 @@ def frame(groups):
         for prompt, values in groups.items()
         for sample, value in enumerate(values)
     ]
-    return pl.DataFrame(rows, schema=KEY_SCHEMA | {"task_reward": pl.Float64(), "score": pl.Float64()})
+    return pl.DataFrame(rows, schema=KEY_SCHEMA | {"task_reward": pl.Float64(), "score": pl.Float64()}).with_columns(
+        ref_logprobs=pl.lit([-1.0], dtype=pl.List(pl.Float32()))
+    )
 
 
 def column(groups, name="advantage"):

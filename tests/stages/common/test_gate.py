@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from stages.common.gate import check_advantages, check_rollouts, check_same_keys, check_scores, refuse
+from stages.common.gate import check_advantages, check_centred, check_rollouts, check_same_keys, check_scores, refuse
 from stages.common.tables import KEY_SCHEMA, TableError
 
 KEYS = [{"iteration": 3, "prompt_id": prompt, "sample": s, "kind": "sample"} for prompt in ("p1", "p2") for s in (0, 1)]
@@ -151,12 +151,17 @@ def test_row_that_this_table_lacks_is_named():
         check_same_keys(frame(SCORE).head(3), frame(SCORE), "scores", "rollouts")
 
 
+def check_all(frame):
+    check_advantages(frame)
+    check_centred(frame)
+
+
 def test_good_advantages_pass():
-    check_advantages(advantages())
+    check_all(advantages())
 
 
 def test_unscorable_rows_have_no_advantage_and_pass():
-    check_advantages(
+    check_all(
         advantages().with_columns(
             pl.when(pl.col("prompt_id") != "p2").then(pl.col("score", "advantage")),
             in_loss=pl.col("prompt_id") != "p2",
@@ -166,7 +171,7 @@ def test_unscorable_rows_have_no_advantage_and_pass():
 
 def test_large_scores_may_round():
     large = advantages().with_columns(score=pl.col("score") * 1e9, advantage=pl.col("advantage") * 1e9 + 0.1)
-    check_advantages(large)
+    check_all(large)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +186,7 @@ def test_large_scores_may_round():
 )
 def test_broken_advantage_is_named(changes, message):
     with pytest.raises(TableError) as error:
-        check_advantages(advantages(changes))
+        check_all(advantages(changes))
     assert str(error.value) == f"advantages: {message}"
 
 
@@ -191,7 +196,7 @@ def test_sums_are_taken_per_group_not_over_the_table():
     )
     assert abs(shifted["advantage"].sum()) < 1e-12
     with pytest.raises(TableError, match=r"4 row.s. violate: the advantages of a group sum to 0"):
-        check_advantages(shifted)
+        check_all(shifted)
 
 
 def test_refuse_names_the_first_row_by_any_key():

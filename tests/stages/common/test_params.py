@@ -124,7 +124,7 @@ def test_key_with_a_default_may_be_left_out(key):
         ("rollout.prompts_per_iteration", 0, "greater than or equal to 1"),
         ("rollout.max_new_tokens", 0, "greater than or equal to 1"),
         ("rollout.stop_tokens", [], "at least 1 item"),
-        ("advantage.estimator", "grpo", "'rloo'"),
+        ("advantage.estimator", "grpoo", "'rloo'"),
         ("update.learning_rate", 0, "greater than 0"),
         ("update.schedule.warmup", -1, "greater than or equal to 0"),
         ("update.schedule.horizon", 0, "greater than or equal to 1"),

@@ -9,6 +9,13 @@ import polars as pl
 import pytest
 import torch
 
+from stages.advantage.batch_mean import batch_mean
+from stages.advantage.dr_grpo import dr_grpo
+from stages.advantage.grpo import grpo
+from stages.advantage.max_rl import max_rl
+from stages.advantage.opo import opo
+from stages.advantage.reinforce import reinforce
+from stages.advantage.reinforce_pp import reinforce_pp
 from stages.advantage.rloo import rloo
 from stages.score.kl import add_kl, add_score
 from stages.update.reinforce import reinforce_loss
@@ -49,6 +56,7 @@ def all_tuples(theta: torch.Tensor, reference: torch.Tensor, beta: float, k: int
         sampler_logprobs=pl.Series([logp[row["sequence"]] for row in rows]),
         ref_logprobs=pl.Series([ref[row["sequence"]] for row in rows]),
         task_reward=pl.Series([REWARD[row["sequence"]].item() for row in rows]),
+        length=pl.Series([1 + row["sequence"] % 4 for row in rows]),  # made up, for the estimator that weighs by it
     )
     return add_score(add_kl(frame), beta)
 
@@ -67,25 +75,47 @@ def expected_gradient(theta: torch.Tensor, advantages: pl.DataFrame, k: int) -> 
     return -torch.autograd.grad(loss, theta)[0]
 
 
+UNBIASED = {
+    "rloo": rloo,
+    "reinforce": reinforce,
+    "batch_mean, left out": lambda frame: batch_mean(frame, leave_one_out=True),
+}
+SHRUNK = {"dr_grpo": dr_grpo, "batch_mean": lambda frame: batch_mean(frame, leave_one_out=False)}
+REWEIGHTED = {
+    "grpo, population": lambda frame: grpo(frame, std="population"),
+    "grpo, sample": lambda frame: grpo(frame, std="sample"),
+    "reinforce_pp": lambda frame: reinforce_pp(frame, baseline="batch"),
+    "max_rl": max_rl,
+    "opo": opo,
+}
+
+
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 @pytest.mark.parametrize("k", [2, 3])
-def test_rloo_with_kl_in_the_reward_is_unbiased(k, beta):
+@pytest.mark.parametrize("name", UNBIASED)
+def test_unbiased_with_kl_in_the_reward(name, k, beta):
     theta, reference = tabular_policy(0), tabular_policy(1)
-    found = expected_gradient(theta, rloo(all_tuples(theta, reference, beta, k)), k)
+    found = expected_gradient(theta, UNBIASED[name](all_tuples(theta, reference, beta, k)), k)
     torch.testing.assert_close(found, exact_gradient(theta, reference, beta), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_a_baseline_that_includes_the_sample_shrinks_the_gradient_by_exactly_k_minus_1_over_k(k):
+@pytest.mark.parametrize("name", SHRUNK)
+def test_a_baseline_that_includes_the_sample_shrinks_the_gradient_by_exactly_k_minus_1_over_k(name, k):
     theta, reference = tabular_policy(0), tabular_policy(1)
-    frame = all_tuples(theta, reference, 0.3, k)
-    self_including = frame.with_columns(
-        advantage=pl.col("score") - pl.col("score").mean().over("iteration", "prompt_id")
-    )
-    found = expected_gradient(theta, self_including, k)
+    found = expected_gradient(theta, SHRUNK[name](all_tuples(theta, reference, 0.3, k)), k)
     exact = exact_gradient(theta, reference, 0.3)
     torch.testing.assert_close(found, exact * (k - 1) / k, rtol=0, atol=1e-10)
     assert (found - exact).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", REWEIGHTED)
+def test_reweighted_gradients_are_no_multiple_of_the_exact_one(name):
+    theta, reference = tabular_policy(0), tabular_policy(1)
+    found = expected_gradient(theta, REWEIGHTED[name](all_tuples(theta, reference, 0.0, 3)), 3)
+    exact = exact_gradient(theta, reference, 0.0)
+    along = (found * exact).sum() / (exact * exact).sum()
+    assert (found - along * exact).norm() > 1e-3 * exact.norm()
 
 
 @pytest.mark.parametrize("k", [2, 3])
