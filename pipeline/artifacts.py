@@ -68,9 +68,8 @@ def extremes(name: str) -> str:
 
 
 def _card(row: dict[str, Any]) -> str:
-    quoted = "\n".join("> " + line for line in row["completion"].splitlines() or [""])
     return (
-        f"**{row['prompt']}**\n\n{quoted}\n\n"
+        f"~~~~text\n{row['prompt']}\n~~~~\n\n~~~~text\n{row['completion']}\n~~~~\n\n"
         f"`{row['prompt_id']}` sample {row['sample']}: reward {row['task_reward']:.3f}, "
         f"score {row['score']:.3f}, baseline {row['baseline']:.3f}, advantage {row['advantage']:+.3f}"
     )

@@ -46,7 +46,9 @@ def train(
     iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
 ) -> None:
     """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
-    load_params()
+    from stages.score.rewards import check_functions
+
+    check_functions(load_params())
     from pipeline.train import train as run
 
     done = run(iterations)

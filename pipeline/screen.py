@@ -84,9 +84,10 @@ class Screen:
 
     def iteration(self, name: str) -> None:
         row = training_row(name, read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)))
+        reward = "none " if row["reward"] is None else f"{row['reward']:.3f}"
         seconds = sum(seconds_of(stage, name) or 0.0 for stage in ("rollout", "score", "advantage", "update"))
         self.console.print(
-            f"{name}  reward {row['reward'] or 0:.3f}  KL {row['kl']:6.3f}  length "
+            f"{name}  reward {reward}  KL {row['kl']:6.3f}  length "
             f"{row['completions/mean_length']:5.1f}  cut off {row['completions/clipped_ratio']:4.0%}  "
             f"mixed groups {row['groups/mixed']:4.0%}  grad {row['grad_norm']:6.3f}  {seconds:5.1f} s"
         )

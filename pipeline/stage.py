@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> int:
             return 1
         return run_here(stage, [name])
     if "error" in answer:
-        print(f"{stage} {name}: {answer['error']}", file=sys.stderr)
+        if not os.environ.get("RLOO_QUIET"):
+            print(f"{stage} {name}: {answer['error']}", file=sys.stderr)
         return 1
     return 0
 

@@ -5,6 +5,12 @@ and tables for people. Either can finish what the other began.
 """
 
 import os
+import signal
+import sys
+import threading
+import time
+
+import psutil
 
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -18,8 +24,11 @@ from pipeline.door import Outcome, StageId, check_project, reproduce, stage_id, 
 from pipeline.plan import Plan, make_plan, read_plan, write_plan
 from pipeline.screen import Screen
 from pipeline.worker import resident_worker
+from stages.common.errors import StageError
+from stages.common.journal import QUIET_VARIABLE
 from stages.common.paths import INITIAL
 
+EXIT_SECONDS = 10.0
 PREPARATION = ("prepare_model", "prepare_prompts", "prepare_policy")
 
 
@@ -29,7 +38,11 @@ def run_stage(dvc_name: str, last: str, number: int) -> Outcome:
     stage = stage_id(dvc_name, last)
     screen = Screen.current()
     with screen.stage(stage, number), artifacts.progress(stage):
-        outcome = reproduce(stage)
+        try:
+            outcome = reproduce(stage)
+        except StageError as error:
+            leave_within(EXIT_SECONDS, str(error))
+            raise
     screen.finished(stage, outcome)
     return outcome
 
@@ -51,21 +64,52 @@ def train_flow(iterations: int, evaluate_every: int) -> None:
     with Screen(total=len(stages)) as screen, resident_worker() as worker:
         for number, stage in enumerate(stages):
             worker.ensure()
-            run_stage(stage.dvc_name, plan.last, number)
-            if stage.stage == "update":
-                screen.iteration(stage.name)
-                artifacts.iteration(stage.name)
-            elif stage.stage == "evaluate":
-                screen.evaluation(stage.name)
+            outcome = run_stage(stage.dvc_name, plan.last, number)
+            if outcome == "computed":
+                report(stage, screen)
     artifacts.history()
+
+
+def report(stage: StageId, screen: Screen) -> None:
+    """Say what an iteration or an evaluation that was just computed came to."""
+    if stage.stage == "update":
+        screen.iteration(stage.name)
+        artifacts.iteration(stage.name)
+    elif stage.stage == "evaluate":
+        screen.evaluation(stage.name)
+
+
+def leave_within(seconds: float, reason: str) -> None:
+    """End this process and its children if it has not ended by then.
+
+    Ctrl-C ends the temporary Prefect server as well, and Prefect would then try for ever to report to it.
+    """
+
+    def leave() -> None:
+        time.sleep(seconds)
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+        print(f"rloo: {reason}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
+def interrupt(*_: object) -> None:
+    """Ctrl-C: an orderly end, and soon."""
+    leave_within(EXIT_SECONDS, "interrupted")
+    raise KeyboardInterrupt
 
 
 def train(iterations: int | None) -> Plan:
     """Run the flow for the plan as it stands, or for another number of iterations."""
     check_project()
     use_this_python()
+    os.environ[QUIET_VARIABLE] = "1"  # what a stage has to say is shown here
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly exit, which stops Prefect's temporary server
     plan = read_plan()
     if iterations is not None:
         plan = make_plan(iterations, plan.evaluate_every)
+    signal.signal(signal.SIGINT, interrupt)
     train_flow(plan.iterations, plan.evaluate_every)
     return plan

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from stages.common.errors import StageError
-from stages.common.params import ParamsError, Reward
+from stages.common.params import Params, ParamsError, Reward
 
 ROOM = Path(__file__).resolve().parent
 
@@ -38,7 +38,10 @@ def load_function(spec: str, option: str) -> Function:
         function = getattr(module, name)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ParamsError(f"params.yaml: {option} = {spec!r}: {reason}; give an importable module:function") from error
+        raise ParamsError(
+            f"params.yaml: {option} = {spec!r}: {reason}; give an importable module:function, "
+            "such as stages.score.my_rewards:brief for a file stages/score/my_rewards.py"
+        ) from error
     file = Path(getattr(module, "__file__", None) or "/").resolve()
     if file.is_relative_to(Path.cwd()) and not file.is_relative_to(ROOM) and "site-packages" not in file.parts:
         raise ParamsError(
@@ -48,6 +51,14 @@ def load_function(spec: str, option: str) -> Function:
     if not callable(function):
         raise ParamsError(f"params.yaml: {option} = {spec!r}: {name} is not a function")
     return function  # type: ignore[no-any-return]
+
+
+def check_functions(params: Params) -> None:
+    """Load every function that params.yaml names, so that a wrong name is told before anything is sampled."""
+    for name, reward in params.score.rewards.items():
+        load_function(reward.function, f"score.rewards.{name}.function")
+    if params.evaluate.parts is not None:
+        load_function(params.evaluate.parts, "evaluate.parts")
 
 
 def call(function: Function, inputs: dict[str, list[Any]], option: str) -> list[Any]:

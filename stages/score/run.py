@@ -68,5 +68,6 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
 
 def _summary(table: pl.DataFrame) -> str:
     unscorable = table["task_reward"].null_count()
-    reward, kl = table.select(pl.col("task_reward").mean().fill_null(0.0), pl.col("kl").mean()).row(0)
-    return f"task reward {reward:.3f}, KL {kl:.3f} nats per sequence, {unscorable} of {table.height} rows not scorable"
+    reward, kl = table.select(pl.col("task_reward").mean(), pl.col("kl").mean()).row(0)
+    shown = "none" if reward is None else f"{reward:.3f}"
+    return f"task reward {shown}, KL {kl:.3f} nats per sequence, {unscorable} of {table.height} rows not scorable"
