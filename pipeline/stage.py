@@ -1,8 +1,8 @@
 """The command of every DVC stage: `python -m pipeline.stage rollout i0003`.
 
 A light client. Where `rloo train` keeps a warm worker (RLOO_WORKER holds its address) the work is handed to it;
-otherwise it is done here. Either way the same function writes the same bytes. Only the standard library is imported
-before that is decided.
+otherwise it is done here. Either way the same function writes the same bytes. Nothing but the standard
+library and modules that need no more is imported before that is decided.
 """
 
 import json
@@ -11,6 +11,8 @@ import socket
 import sys
 import threading
 import time
+
+from stages.common.journal import QUIET_VARIABLE
 
 WORKER_VARIABLE = "RLOO_WORKER"
 POLL_SECONDS = 0.5
@@ -64,7 +66,7 @@ def main(arguments: list[str]) -> int:
             return 1
         return run_here(stage, [name])
     if "error" in answer:
-        if not os.environ.get("RLOO_QUIET"):
+        if not os.environ.get(QUIET_VARIABLE):
             print(f"{stage} {name}: {answer['error']}", file=sys.stderr)
         return 1
     return 0
