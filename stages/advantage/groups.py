@@ -8,8 +8,11 @@ EQUAL = 1e-12
 
 
 def describe_groups(scores: pl.DataFrame, correct_reward: float) -> pl.DataFrame:
-    """Add `group_size`, `n_scorable` and `group_kind`; kinds speak of the task reward, before any KL."""
-    reward = pl.col("task_reward")
+    """Add `group_size`, `n_scorable` and `group_kind`, all of samples only: a greedy row belongs to the group, but does
+    not count. Kinds speak of the task reward, before any KL.
+    """
+    is_sample = pl.col("kind") == "sample"
+    reward = pl.when(is_sample).then(pl.col("task_reward"))
     low, high = reward.min().over(GROUP), reward.max().over(GROUP)
     kind = (
         pl.when(high.is_null())
@@ -23,7 +26,7 @@ def describe_groups(scores: pl.DataFrame, correct_reward: float) -> pl.DataFrame
         .otherwise(pl.lit("all_equal"))
     )
     return scores.with_columns(
-        group_size=pl.len().over(GROUP),
+        group_size=is_sample.sum().over(GROUP),
         n_scorable=reward.count().over(GROUP),
         group_kind=kind,
     )
@@ -32,14 +35,33 @@ def describe_groups(scores: pl.DataFrame, correct_reward: float) -> pl.DataFrame
 def decide_loss(advantages: pl.DataFrame) -> pl.DataFrame:
     """Add `in_loss` and the `reason`, in words that stand in the table for whoever asks why a row counted."""
     reason = (
-        pl.when(pl.col("score").is_null())
+        pl.when(pl.col("kind") == "greedy")
+        .then(pl.lit("greedy completion: a baseline, never in the loss"))
+        .when(~pl.col("accepted"))
+        .then(pl.lit("its group has no signal: dynamic sampling took another prompt instead"))
+        .when(pl.col("score").is_null())
         .then(pl.lit("not scorable: outside baseline and loss"))
-        .when(pl.col("advantage").is_null() & (pl.col("n_scorable") < 2))
-        .then(pl.lit("no scorable sibling to compare with"))
         .when(pl.col("advantage").is_null())
-        .then(pl.lit("left out by the estimator: not the best of its group"))
+        .then(_why_left_out())
         .when(pl.col("advantage") == 0.0)
         .then(pl.lit("counted: equal to its baseline, no gradient"))
         .otherwise(pl.lit("counted"))
     )
     return advantages.with_columns(in_loss=pl.col("advantage").is_not_null(), reason=reason)
+
+
+def _why_left_out() -> pl.Expr:
+    """Why a scorable row has no advantage."""
+    lonely = (
+        pl.when(pl.col("n_scorable") < 2)
+        .then(pl.lit("no scorable sibling to compare with"))
+        .otherwise(pl.lit("left out by the estimator"))
+    )
+    special = {
+        "remax": pl.lit("its prompt's greedy completion is not scorable"),
+        "raft": pl.when(pl.col("n_scorable") >= 2).then(pl.lit("not the best of its group")).otherwise(lonely),
+    }
+    why = lonely
+    for name, words in special.items():
+        why = pl.when(pl.col("estimator") == name).then(words).otherwise(why)
+    return why

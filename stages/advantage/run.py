@@ -1,63 +1,74 @@
-"""Stage `advantage`: scores.parquet -> advantages.parquet."""
+"""Stage `advantage`: scores.parquet, and what the table of the previous iteration carries -> advantages.parquet."""
 
 import polars as pl
 
-from stages.advantage.batch_mean import batch_mean
-from stages.advantage.dr_grpo import dr_grpo
+from stages.advantage.estimate import CENTRED, estimate
 from stages.advantage.groups import decide_loss, describe_groups
-from stages.advantage.grpo import grpo
-from stages.advantage.max_rl import max_rl
-from stages.advantage.opo import opo
-from stages.advantage.raft import raft
-from stages.advantage.reinforce import reinforce
-from stages.advantage.reinforce_pp import reinforce_pp
-from stages.advantage.rloo import rloo
+from stages.advantage.moving_average import Carried, carry_on
+from stages.advantage.steps import clip, normalise
+from stages.advantage.token_kl import reward_to_go
 from stages.common import paths
+from stages.common.errors import StageError
 from stages.common.gate import check_advantages, check_centred, check_same_keys
 from stages.common.journal import Journal
-from stages.common.params import Advantage, Params
+from stages.common.params import Params
 from stages.common.tables import ADVANTAGES, GROUP, KEY, SCORES, read_table, write_table
 
-CENTRED = frozenset({"rloo", "grpo", "dr_grpo", "max_rl"})  # their advantages sum to 0 in each group
 
-
-def estimate(scores: pl.DataFrame, options: Advantage) -> pl.DataFrame:
-    """Scores with `baseline` and `advantage` by the estimator that the options name."""
-    match options.estimator:
-        case "rloo":
-            return rloo(scores)
-        case "reinforce":
-            return reinforce(scores)
-        case "batch_mean":
-            return batch_mean(scores, leave_one_out=options.batch_mean.leave_one_out)
-        case "grpo":
-            return grpo(scores, std=options.grpo.std)
-        case "dr_grpo":
-            return dr_grpo(scores)
-        case "reinforce_pp":
-            return reinforce_pp(scores, baseline=options.reinforce_pp.baseline)
-        case "raft":
-            return raft(scores)
-        case "opo":
-            return opo(scores)
-        case "max_rl":
-            return max_rl(scores)
-
-
-def advantage_table(scores: pl.DataFrame, params: Params) -> pl.DataFrame:
-    """The advantages of one iteration's scores, checked."""
-    needed = scores.select(*KEY, "task_reward", "score", length=pl.col("ref_logprobs").list.len())
-    described = describe_groups(needed, params.advantage.correct_reward)
-    table = decide_loss(estimate(described, params.advantage)).select(list(ADVANTAGES))
+def advantage_table(scores: pl.DataFrame, params: Params, carried: Carried) -> pl.DataFrame:
+    """The advantages of one iteration's scores, checked. `carried` is what `read_carried` found."""
+    options = params.advantage
+    columns = (*KEY, "task_reward", "score", "accepted", "token_kl")
+    needed = scores.select(*columns, length=pl.col("ref_logprobs").list.len())
+    described = describe_groups(needed, options.correct_reward)
+    counted = (pl.col("kind") == "sample") & pl.col("accepted")
+    greedy = described.filter(pl.col("kind") == "greedy")
+    estimated = estimate(described.filter(counted), greedy, carried, options)
+    if options.estimator in CENTRED:
+        check_centred(estimated)
+    shaped = shape(estimated.with_columns(token_advantages=pl.lit(None, dtype=pl.List(pl.Float64))), params)
+    state = carry_on(carried, estimated["score"], options.moving_average)
+    together = pl.concat([shaped, described.filter(~counted)], how="diagonal").with_columns(
+        estimator=pl.lit(options.estimator),
+        carried=pl.lit(state if options.estimator == "moving_average" else None, dtype=pl.List(pl.Float64)),
+    )
+    table = decide_loss(together).select(list(ADVANTAGES))
     check_same_keys(table, scores, "advantages", "scores")
     check_advantages(table)
-    if params.advantage.estimator in CENTRED:
-        check_centred(table)
     return table
+
+
+def shape(estimated: pl.DataFrame, params: Params) -> pl.DataFrame:
+    """The named steps after the estimator, those that are on."""
+    if params.score.kl.placement == "reward_to_go":
+        estimated = reward_to_go(estimated, params.score.kl.beta)
+    if params.advantage.normalise == "batch":
+        estimated = normalise(estimated)
+    if params.advantage.clip is not None:
+        estimated = clip(estimated, params.advantage.clip)
+    return estimated
+
+
+def read_carried(name: str, params: Params) -> Carried:
+    """The past that a moving average goes on from, out of the table of the previous iteration."""
+    if params.advantage.estimator != "moving_average":
+        return []
+    before = paths.previous(name)
+    table = read_table(paths.advantages(before), ADVANTAGES, KEY)
+    if before == paths.INITIAL:
+        return []
+    found = table["carried"].first()
+    if found is None:
+        raise StageError(
+            f"{paths.advantages(before)} carries no moving average: another estimator made it. "
+            f"Run its stage again: python -m stages.advantage {before}"
+        )
+    return list(found)
 
 
 def run(name: str, params: Params, journal: Journal) -> None:
     scores = read_table(paths.scores(name), SCORES, KEY)
-    table = write_table(advantage_table(scores, params), ADVANTAGES, KEY, paths.advantages(name))
+    table = advantage_table(scores, params, read_carried(name, params))
+    write_table(table, ADVANTAGES, KEY, paths.advantages(name))
     kinds = table.unique(GROUP)["group_kind"].value_counts(sort=True)
     journal.say(", ".join(f"{count} groups {kind}" for kind, count in kinds.rows()))

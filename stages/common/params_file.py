@@ -29,7 +29,10 @@ def _describe(source: str, detail: Any) -> str:
         return f"{source}: {key}: no such option; remove it or correct its spelling"
     if detail["type"] == "missing":
         return f"{source}: {key}: missing; add it"
-    return f"{source}: {key} = {detail['input']!r}: {detail['msg']}"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if isinstance(detail["input"], dict):  # of options that do not go together, the whole section is the input
+        return f"{source}: {key + ': ' if key else ''}{message}"
+    return f"{source}: {key} = {detail['input']!r}: {message}"
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -37,6 +37,7 @@ ROLLOUTS: Schema = {
     "finish_reason": pl.String(),  # stop | length | empty
     "length": pl.Int32(),
     "seed": pl.UInt64(),
+    "accepted": pl.Boolean(),  # false: dynamic sampling found no difference in its group, and sampled on
 }
 
 SCORES: Schema = {
@@ -46,8 +47,10 @@ SCORES: Schema = {
     "logp_sum": pl.Float64(),
     "ref_logp_sum": pl.Float64(),
     "kl": pl.Float64(),
+    "token_kl": pl.List(pl.Float32()),  # k1 of each token
     "score": pl.Float64(),
     "entropy": pl.Float32(),
+    "accepted": pl.Boolean(),
     "in_baseline": pl.Boolean(),
 }
 
@@ -57,11 +60,13 @@ ADVANTAGES: Schema = {
     "score": pl.Float64(),
     "baseline": pl.Float64(),
     "advantage": pl.Float64(),
-    "group_size": pl.Int32(),
+    "token_advantages": pl.List(pl.Float32()),  # where each token has its own; null: all have `advantage`
+    "group_size": pl.Int32(),  # samples; the greedy row is none
     "n_scorable": pl.Int32(),
     "group_kind": pl.String(),  # all_correct | all_wrong | all_equal | mixed | unscorable
     "in_loss": pl.Boolean(),
     "reason": pl.String(),
+    "carried": pl.List(pl.Float64()),  # what a moving average hands to the next iteration; null: nothing
 }
 
 STEPS: Schema = {

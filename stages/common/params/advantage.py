@@ -1,0 +1,65 @@
+"""Section `advantage`: the estimator, one file each in `stages/advantage/`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stages.common.params.base import Count, Positive, Section
+
+
+class BatchMean(Section):
+    """Options of `batch_mean`: whether the sample itself is left out of the batch's mean."""
+
+    leave_one_out: bool = False
+
+
+class Grpo(Section):
+    """Options of `grpo`: divide by the population's (n) or the sample's (n - 1) standard deviation."""
+
+    std: Literal["population", "sample"] = "sample"
+
+
+class ReinforcePp(Section):
+    """Options of `reinforce_pp`: normalise scores over the batch, or what is left of them after the group's mean."""
+
+    baseline: Literal["batch", "group"] = "batch"
+
+
+class MovingAverage(Section):
+    """Options of `moving_average`: the mean of all past scores, of the last `window` iterations', or decaying."""
+
+    form: Literal["all", "window", "ema"] = "ema"
+    window: Count = 10
+    decay: Annotated[float, Field(gt=0, lt=1)] = 0.9
+
+
+Estimator = Literal[
+    "rloo",
+    "reinforce",
+    "moving_average",
+    "batch_mean",
+    "remax",
+    "grpo",
+    "dr_grpo",
+    "reinforce_pp",
+    "raft",
+    "opo",
+    "max_rl",
+]
+
+
+class Advantage(Section):
+    """The estimator and its options; one file each in `stages/advantage/`. Then, as steps of their own, both off:
+    `normalise` to mean 0 and standard deviation 1 over the batch, and `clip` to [-clip, clip].
+
+    `correct_reward`: the task reward that counts as fully correct when groups are classed.
+    """
+
+    estimator: Estimator = "rloo"
+    moving_average: MovingAverage = MovingAverage()
+    batch_mean: BatchMean = BatchMean()
+    grpo: Grpo = Grpo()
+    reinforce_pp: ReinforcePp = ReinforcePp()
+    normalise: Literal["none", "batch"] = "none"
+    clip: Positive | None = None
+    correct_reward: float = 1.0

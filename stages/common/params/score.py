@@ -1,0 +1,55 @@
+"""Section `score`: rewards and the KL penalty."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from stages.common.params.base import Count, Section
+
+
+class Reward(Section):
+    """`function`: `module:name` with TRL's signature `f(prompts, completions, completion_ids, **columns)`.
+
+    `arguments` are passed to it by name, beside the columns.
+    """
+
+    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+    weight: float = 1.0
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class Kl(Section):
+    """The KL penalty: `beta` per nat, by the estimator k1, k2 or k3, in one of three places.
+
+    reward: the sequence's k1 is taken off its task reward, before the baseline, without gradient
+    reward_to_go: k1 of a token and all after it is taken off the token's advantage, without gradient
+    loss: the estimator is added to each token's loss, with gradient
+    """
+
+    beta: Annotated[float, Field(ge=0)]
+    placement: Literal["reward", "reward_to_go", "loss"] = "reward"
+    estimator: Literal["k1", "k2", "k3"] = "k1"
+
+    @model_validator(mode="after")
+    def _rewards_take_k1(self) -> "Kl":
+        if self.placement != "loss" and self.estimator != "k1":
+            raise ValueError(
+                f"estimator {self.estimator} is for placement loss; inside the reward only k1 gives the gradient of KL"
+            )
+        return self
+
+
+class Score(Section):
+    """Reward functions by name, the KL penalty, and the token budget of a reference forward pass."""
+
+    rewards: Annotated[dict[str, Reward], Field(min_length=1)]
+    kl: Kl
+    pack_tokens: Count = 512
+
+    @field_validator("rewards")
+    @classmethod
+    def _names(cls, rewards: dict[str, Reward]) -> dict[str, Reward]:
+        bad = [name for name in rewards if not name.replace("_", "").isalnum()]
+        if bad:
+            raise ValueError(f"names are letters, digits and underscores, as they become column names: {bad}")
+        return rewards
