@@ -32,7 +32,7 @@ def describe_groups(scores: pl.DataFrame, correct_reward: float) -> pl.DataFrame
     )
 
 
-def decide_loss(advantages: pl.DataFrame) -> pl.DataFrame:
+def decide_loss(advantages: pl.DataFrame, estimator: str) -> pl.DataFrame:
     """Add `in_loss` and the `reason`, in words that stand in the table for whoever asks why a row counted."""
     reason = (
         pl.when(pl.col("kind") == "greedy")
@@ -42,7 +42,7 @@ def decide_loss(advantages: pl.DataFrame) -> pl.DataFrame:
         .when(pl.col("score").is_null())
         .then(pl.lit("not scorable: outside baseline and loss"))
         .when(pl.col("advantage").is_null())
-        .then(_why_left_out())
+        .then(_why_left_out(estimator))
         .when(pl.col("advantage") == 0.0)
         .then(pl.lit("counted: equal to its baseline, no gradient"))
         .otherwise(pl.lit("counted"))
@@ -50,18 +50,12 @@ def decide_loss(advantages: pl.DataFrame) -> pl.DataFrame:
     return advantages.with_columns(in_loss=pl.col("advantage").is_not_null(), reason=reason)
 
 
-def _why_left_out() -> pl.Expr:
+def _why_left_out(estimator: str) -> pl.Expr:
     """Why a scorable row has no advantage."""
-    lonely = (
-        pl.when(pl.col("n_scorable") < 2)
-        .then(pl.lit("no scorable sibling to compare with"))
-        .otherwise(pl.lit("left out by the estimator"))
-    )
-    special = {
-        "remax": pl.lit("its prompt's greedy completion is not scorable"),
-        "raft": pl.when(pl.col("n_scorable") >= 2).then(pl.lit("not the best of its group")).otherwise(lonely),
-    }
-    why = lonely
-    for name, words in special.items():
-        why = pl.when(pl.col("estimator") == name).then(words).otherwise(why)
-    return why
+    lonely = pl.lit("no scorable sibling to compare with")
+    if estimator == "remax":
+        return pl.lit("the greedy completion of its prompt is not scorable")
+    if estimator == "raft":
+        not_best = pl.lit("left out by the estimator: not the best of its group")
+        return pl.when(pl.col("n_scorable") < 2).then(lonely).otherwise(not_best)
+    return lonely

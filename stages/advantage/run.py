@@ -9,7 +9,7 @@ from stages.advantage.steps import clip, normalise
 from stages.advantage.token_kl import reward_to_go
 from stages.common import paths
 from stages.common.errors import StageError
-from stages.common.gate import check_advantages, check_centred, check_same_keys
+from stages.common.gate import check_advantages, check_centred, check_finite, check_same_keys
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.common.tables import ADVANTAGES, GROUP, KEY, SCORES, read_table, write_table
@@ -24,15 +24,15 @@ def advantage_table(scores: pl.DataFrame, params: Params, carried: Carried) -> p
     counted = (pl.col("kind") == "sample") & pl.col("accepted")
     greedy = described.filter(pl.col("kind") == "greedy")
     estimated = estimate(described.filter(counted), greedy, carried, options)
+    check_finite(estimated)
     if options.estimator in CENTRED:
         check_centred(estimated)
     shaped = shape(estimated.with_columns(token_advantages=pl.lit(None, dtype=pl.List(pl.Float64))), params)
     state = carry_on(carried, estimated["score"], options.moving_average)
     together = pl.concat([shaped, described.filter(~counted)], how="diagonal").with_columns(
-        estimator=pl.lit(options.estimator),
-        carried=pl.lit(state if options.estimator == "moving_average" else None, dtype=pl.List(pl.Float64)),
+        carried=pl.lit(state if options.estimator == "moving_average" else None, dtype=pl.List(pl.Float64))
     )
-    table = decide_loss(together).select(list(ADVANTAGES))
+    table = decide_loss(together, options.estimator).select(list(ADVANTAGES))
     check_same_keys(table, scores, "advantages", "scores")
     check_advantages(table)
     return table
@@ -57,13 +57,12 @@ def read_carried(name: str, params: Params) -> Carried:
     table = read_table(paths.advantages(before), ADVANTAGES, KEY)
     if before == paths.INITIAL:
         return []
-    found = table["carried"].first()
-    if found is None:
+    if table["carried"].null_count():
         raise StageError(
             f"{paths.advantages(before)} carries no moving average: another estimator made it. "
             f"Run its stage again: python -m stages.advantage {before}"
         )
-    return list(found)
+    return list(table["carried"][0])
 
 
 def run(name: str, params: Params, journal: Journal) -> None:

@@ -2,9 +2,9 @@
 
     A_it = A_i - beta * sum_{s >= t} (log pi(y_is) - log pi_ref(y_is))
 
-What a token costs before t does not depend on the token at t, so that leaving it out changes no expectation: unbiased for
-E[r] - beta * KL as the penalty on the whole sequence is, with less noise. It is taken off after the estimator, so that
-a baseline of task rewards stays one, and no division by a standard deviation rescales beta.
+What the tokens before t cost does not depend on the token at t, so that leaving them out changes no expectation:
+unbiased for E[r] - beta * KL, as the penalty on the whole sequence is, with less noise. It is taken off after the
+estimator, so that a baseline of task rewards stays one, and no division by a standard deviation rescales beta.
 """
 
 import polars as pl

@@ -47,11 +47,16 @@ def check_same_keys(frame: pl.DataFrame, other: pl.DataFrame, table: str, other_
         refuse(absent, pl.lit(True), table, f"every row is also in {name}")
 
 
+def check_finite(frame: pl.DataFrame) -> None:
+    """Advantages are null or finite."""
+    refuse(frame, ~pl.col("advantage").fill_null(0.0).is_finite(), "advantages", "advantage is finite")
+
+
 def check_advantages(frame: pl.DataFrame) -> None:
     """Advantages exist exactly in the loss, and are finite."""
     table = "advantages"
     refuse(frame, pl.col("advantage").is_null() == pl.col("in_loss"), table, "an advantage exactly where in_loss")
-    refuse(frame, ~pl.col("advantage").fill_null(0.0).is_finite(), table, "advantage is finite")
+    check_finite(frame)
 
 
 def check_centred(frame: pl.DataFrame) -> None:

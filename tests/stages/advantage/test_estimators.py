@@ -11,10 +11,12 @@ from stages.advantage.dr_grpo import dr_grpo
 from stages.advantage.groups import decide_loss, describe_groups
 from stages.advantage.grpo import grpo
 from stages.advantage.max_rl import max_rl
+from stages.advantage.moving_average import moving_average
 from stages.advantage.opo import opo
 from stages.advantage.raft import raft
 from stages.advantage.reinforce import reinforce
 from stages.advantage.reinforce_pp import reinforce_pp
+from stages.advantage.remax import remax
 from stages.advantage.rloo import rloo
 from stages.common.tables import KEY
 
@@ -28,6 +30,8 @@ ESTIMATORS = {
     "dr_grpo": dr_grpo,
     "reinforce_pp, batch": lambda frame: reinforce_pp(frame, baseline="batch"),
     "reinforce_pp, group": lambda frame: reinforce_pp(frame, baseline="group"),
+    "moving_average": lambda frame: moving_average(frame, 0.4),
+    "remax": lambda frame: remax(frame, greedy_rows(frame)),
     "raft": raft,
     "opo": opo,
     "max_rl": max_rl,
@@ -43,8 +47,15 @@ def frame(groups, lengths=None):
     ]
     schema = {"score": pl.Float64, "task_reward": pl.Float64}
     return pl.DataFrame(rows, schema_overrides=schema).with_columns(
-        length=pl.Series(lengths or [1] * len(rows), dtype=pl.UInt32)
+        length=pl.Series(lengths or [1] * len(rows), dtype=pl.UInt32), accepted=pl.lit(True)
     )
+
+
+def greedy_rows(frame, **scores):
+    """The greedy completion of each prompt: of 0.5, if not said otherwise."""
+    groups = frame.select("iteration", "prompt_id").unique(maintain_order=True)
+    values = [scores.get(prompt, 0.5) for prompt in groups["prompt_id"]]
+    return groups.with_columns(score=pl.Series(values, dtype=pl.Float64))
 
 
 def advantages(name, groups, lengths=None):
@@ -104,6 +115,14 @@ def test_opo_weighs_scores_by_length():
     assert advantages("opo", {"a": [1, 0, 0]}, [7, 7, 7]) == approx(advantages("dr_grpo", {"a": [1, 0, 0]}))
 
 
+NEEDS_NO_SIBLING = (
+    "reinforce",
+    "moving_average",
+    "remax",
+    "batch_mean",
+    "batch_mean, left out",
+    "reinforce_pp, batch",
+)
 GROUPS = {"a": [0.1, 0.7, 0.3, 0.7], "b": [None, 0.2], "c": [1 / 3] * 3, "d": [0.5, None, 0.9], "e": [None, None]}
 
 
@@ -118,7 +137,9 @@ def test_row_order_and_interleaving_change_nothing(name):
     assert straight.height == table.height
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in ("reinforce", "raft", "max_rl")])
+@pytest.mark.parametrize(
+    "name", [name for name in ESTIMATORS if name not in ("reinforce", "moving_average", "remax", "raft", "max_rl")]
+)
 def test_a_constant_batch_gives_exactly_zero(name):
     found = advantages(name, {"a": [0.1] * 3, "b": [0.1] * 4})
     assert found == [0.0] * 7 if "left out" not in name else found == approx([0.0] * 7)
@@ -138,18 +159,18 @@ def test_advantages_of_a_group_sum_to_zero(name):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_unscorable_rows_and_lonely_rows(name):
-    table = decide_loss(ESTIMATORS[name](describe_groups(frame(GROUPS), 1.0)))
+    table = decide_loss(ESTIMATORS[name](describe_groups(frame(GROUPS), 1.0)), name)
     unscorable = table.filter(pl.col("score").is_null())
     assert unscorable["advantage"].null_count() == unscorable.height == 4
     assert not unscorable["in_loss"].any()
     (lonely,) = table.filter((pl.col("prompt_id") == "b") & pl.col("score").is_not_null()).to_dicts()
-    by_batch = name in ("reinforce", "batch_mean", "batch_mean, left out", "reinforce_pp, batch")
+    by_batch = name in NEEDS_NO_SIBLING
     assert lonely["in_loss"] == by_batch
     assert lonely["reason"].startswith("counted" if by_batch else "no scorable sibling")
 
 
 def test_raft_says_why_a_row_is_left_out():
-    table = decide_loss(raft(describe_groups(frame({"a": [0, 1]}), 1.0)))
+    table = decide_loss(raft(describe_groups(frame({"a": [0, 1]}), 1.0)), "raft")
     assert table["reason"].to_list() == ["left out by the estimator: not the best of its group", "counted"]
     assert table["in_loss"].to_list() == [False, True]
 

@@ -25,7 +25,9 @@ def frame(groups):
         for sample, value in enumerate(values)
     ]
     return pl.DataFrame(rows, schema=KEY_SCHEMA | {"task_reward": pl.Float64(), "score": pl.Float64()}).with_columns(
-        ref_logprobs=pl.lit([-1.0], dtype=pl.List(pl.Float32()))
+        ref_logprobs=pl.lit([-1.0], dtype=pl.List(pl.Float32())),
+        token_kl=pl.lit([0.0], dtype=pl.List(pl.Float32())),
+        accepted=pl.lit(True),
     )
 
 
@@ -185,7 +187,7 @@ def test_kind_speaks_of_the_task_reward_not_of_the_score():
 
 def test_reasons_and_membership_of_the_loss():
     groups = {"a": [1, None, 0], "b": [1, None], "c": [1, 2, 3]}
-    found = decide_loss(rloo(describe_groups(frame(groups), 1.0)))
+    found = decide_loss(rloo(describe_groups(frame(groups), 1.0)), "rloo")
     outside = "not scorable: outside baseline and loss"
     assert list(zip(found["in_loss"], found["reason"], strict=True)) == [
         (True, "counted"),
@@ -211,7 +213,7 @@ def scores_table():
 
 
 def test_whole_table(params):
-    table = advantage_table(scores_table(), params)
+    table = advantage_table(scores_table(), params, [])
     assert table.columns == list(ADVANTAGES)
     rows = table.select("prompt_id", "sample", "group_size", "n_scorable", "group_kind", "in_loss").rows()
     assert rows == [
@@ -231,11 +233,11 @@ def test_whole_table(params):
 
 def test_table_uses_the_correct_reward_of_params():
     raw = yaml.safe_load(FILE.read_text()) | {"advantage": {"correct_reward": 2.0}}
-    table = advantage_table(frame({"a": [1, 1], "b": [2, 2]}), parse_params(raw, "params.yaml"))
+    table = advantage_table(frame({"a": [1, 1], "b": [2, 2]}), parse_params(raw, "params.yaml"), [])
     assert table["group_kind"].to_list() == ["all_equal", "all_equal", "all_correct", "all_correct"]
 
 
 def test_a_score_that_is_not_finite_is_refused_with_its_key(params):
     broken = scores_table().with_columns(score=pl.lit(float("inf")))
     with pytest.raises(TableError, match=r"advantage is finite\. First: iteration=1, prompt_id=a, sample=0"):
-        advantage_table(broken, params)
+        advantage_table(broken, params, [])
