@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stages.common.policy import Models
 
 STAGES = ("prepare", "rollout", "score", "advantage", "update", "evaluate", "history")
-PARTS = ("model", "prompts", "policy")  # of `prepare`
+PARTS = ("model", "prompts", "policy", "acceptance")  # of `prepare`
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 
 
@@ -56,7 +56,7 @@ def run_stage(stage: str, name: str) -> None:
 def main(stage: str, arguments: list[str]) -> int:
     """Command line of a room; returns the exit status."""
     if len(arguments) != 1:
-        print(f"usage: python -m stages.{stage} {'model|prompts|policy' if stage == 'prepare' else 'ITERATION'}")
+        print(f"usage: python -m stages.{stage} {'|'.join(PARTS) if stage == 'prepare' else 'ITERATION'}")
         return 2
     try:
         run_stage(stage, arguments[0])

@@ -40,8 +40,8 @@ def advantage_table(scores: pl.DataFrame, params: Params, carried: Carried) -> p
 
 def shape(estimated: pl.DataFrame, params: Params) -> pl.DataFrame:
     """The named steps after the estimator, those that are on."""
-    if params.score.kl.placement == "reward_to_go":
-        estimated = reward_to_go(estimated, params.score.kl.beta)
+    if beta := params.score.kl.beta_in("reward_to_go"):
+        estimated = reward_to_go(estimated, beta)
     if params.advantage.normalise == "batch":
         estimated = normalise(estimated)
     if params.advantage.clip is not None:

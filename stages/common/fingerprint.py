@@ -27,9 +27,9 @@ def file_hash(path: Path) -> str:
     return held[1]
 
 
-def folder_hash(folder: Path) -> str:
-    """Hash over the names and contents of a folder's files."""
+def folder_hash(folder: Path, pattern: str = "*") -> str:
+    """Hash over the names and contents of a folder's files whose names match."""
     digest = blake2b(digest_size=16)
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in sorted(p for p in folder.rglob(pattern) if p.is_file()):
         digest.update(f"{path.relative_to(folder)}\0{file_hash(path)}\0".encode())
     return digest.hexdigest()

@@ -27,15 +27,21 @@ def check_rollouts(frame: pl.DataFrame, samples_per_prompt: int) -> None:
     refuse(frame, logp, table, "log-probs are finite and at most 0")
     samples = pl.len().over(GROUP) % samples_per_prompt
     refuse(frame.filter(pl.col("kind") == "sample"), samples != 0, table, f"{samples_per_prompt} samples per prompt")
+    refuse(frame, pl.col("accepted").n_unique().over(GROUP) != 1, table, "a group is accepted as a whole")
+
+
+def check_greedy(frame: pl.DataFrame) -> None:
+    """Every prompt has exactly one greedy completion."""
+    greedy = (pl.col("kind") == "greedy").sum().over(GROUP)
+    refuse(frame, greedy != 1, "rollouts", "one greedy completion per prompt")
 
 
 def check_scores(frame: pl.DataFrame) -> None:
     """One reference log-prob per token, finite KL, and a score exactly where there is a task reward."""
     table = "scores"
     refuse(frame, ~pl.col("kl").is_finite(), table, "kl is finite")
-    refuse(
-        frame, pl.col("in_baseline") != pl.col("task_reward").is_not_null(), table, "scorable rows have a task reward"
-    )
+    counts = (pl.col("kind") == "sample") & pl.col("accepted") & pl.col("task_reward").is_not_null()
+    refuse(frame, pl.col("in_baseline") != counts, table, "in_baseline are the accepted samples with a task reward")
     refuse(frame, pl.col("score").is_null() != pl.col("task_reward").is_null(), table, "scorable rows have a score")
     refuse(frame, ~pl.col("score").fill_null(0.0).is_finite(), table, "score is finite")
 

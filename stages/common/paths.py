@@ -8,6 +8,7 @@ from stages.common.errors import StageError
 DATA = Path("data")
 BASE = DATA / "base"
 PROMPTS = DATA / "prompts.parquet"
+ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"
 HISTORY_CSV = DATA / "history.csv"
 SECONDS_CSV = DATA / "seconds.csv"

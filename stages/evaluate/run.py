@@ -17,7 +17,7 @@ from stages.common.seeds import seed_of
 from stages.common.tables import GENERATIONS, KEY, PROMPTS, conform, read_table, reward_schema, write_table
 from stages.evaluate.bootstrap import bootstrap_interval
 from stages.evaluate.diversity import distinct_n
-from stages.rollout.run import completion_columns, settings_of
+from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
 from stages.score.rewards import call, check_functions, load_function, reward_columns, reward_inputs
 

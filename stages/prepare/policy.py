@@ -1,10 +1,11 @@
-"""`prepare policy`: the initial policy `i0000` and an optimizer state of zero steps.
+"""`prepare policy`: the initial policy `i0000`, an optimizer state of zero steps, and a table of no advantages.
 
 LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself.
 """
 
 import shutil
 
+import polars as pl
 import torch
 from safetensors.torch import save_file
 
@@ -15,9 +16,11 @@ from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.common.policy import load_model, new_adapter, save_new_adapter, trainable
 from stages.common.seeds import seed_of
+from stages.common.tables import ADVANTAGES, KEY, write_table
 
 
 def run(params: Params, journal: Journal) -> None:
+    write_table(pl.DataFrame(schema=ADVANTAGES), ADVANTAGES, KEY, paths.advantages(paths.INITIAL))
     with publish(paths.optimizer(paths.INITIAL)) as scratch:
         save_file({}, scratch, metadata={"steps": "0"})
     with publish(paths.policy(paths.INITIAL)) as scratch:

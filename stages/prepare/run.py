@@ -1,8 +1,10 @@
-"""Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000."""
+"""Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000,
+`acceptance` -> acceptance.json.
+"""
 
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.prepare import model, policy, prompts
+from stages.prepare import acceptance, model, policy, prompts
 
 
 def run(part: str, params: Params, journal: Journal) -> None:
@@ -10,5 +12,7 @@ def run(part: str, params: Params, journal: Journal) -> None:
         model.run(params.prepare.model, journal)
     elif part == "prompts":
         prompts.run(params, journal)
-    else:
+    elif part == "policy":
         policy.run(params, journal)
+    else:
+        acceptance.run(params, journal)

@@ -32,12 +32,15 @@ class Request:
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """Temperature 0 is greedy decoding. `batch_sequences` bounds how many sequences are alive at once."""
+    """`greedy` takes the most likely token; its log-probs are at the temperature all the same. `batch_sequences` bounds
+    how many sequences are alive at once.
+    """
 
     max_new_tokens: int
     temperature: float
     stop_ids: frozenset[int]
     batch_sequences: int
+    greedy: bool = False
 
 
 @dataclass
@@ -107,7 +110,7 @@ def _sample_batch(
     uniform_BT = np.stack([uniforms(s, settings.max_new_tokens) for request in requests for s in request.seeds])
     logits_BV, cache, mask_BL, position_B = _prefill(model, requests)
     for step in range(settings.max_new_tokens):
-        token_B = _choose(logits_BV, uniform_BT[:, step], settings.temperature, live)
+        token_B = _choose(logits_BV, uniform_BT[:, step], settings, live)
         keep = [i for i, token in enumerate(token_B.tolist()) if not _finish(live[i], token, settings.stop_ids)]
         progress(len(live) - len(keep))
         if not keep or step + 1 == settings.max_new_tokens:
@@ -153,13 +156,13 @@ def _forward(model: Any, ids: Tensor, mask: Tensor, positions: Tensor, cache: Dy
     return logits_BV
 
 
-def _choose(logits_BV: Tensor, uniform_B: np.ndarray, temperature: float, live: list[Sample]) -> Tensor:
+def _choose(logits_BV: Tensor, uniform_B: np.ndarray, settings: SamplerSettings, live: list[Sample]) -> Tensor:
     """Draw one token per sequence and note its log-prob and the distribution's entropy."""
-    logp_BV = (logits_BV / temperature if temperature > 0 else logits_BV).log_softmax(dim=-1)
-    if temperature > 0:
-        token_B = invert_cumulative(logp_BV.exp(), torch.from_numpy(uniform_B))
-    else:
+    logp_BV = (logits_BV / settings.temperature).log_softmax(dim=-1)
+    if settings.greedy:
         token_B = logits_BV.argmax(dim=-1)
+    else:
+        token_B = invert_cumulative(logp_BV.exp(), torch.from_numpy(uniform_B))
     logp_B = logp_BV.gather(-1, token_B[:, None])[:, 0]
     if not logp_B.isfinite().all():
         raise StageError("the policy's log-probs are not finite: its weights are broken, or the precision too low")

@@ -2,17 +2,20 @@
 
     kl = sum_t (log pi(y_t) - log pi_ref(y_t))        score = task_reward - beta * kl
 
-Unbiased for the gradient of E[r] - beta KL(pi || pi_ref), because E[grad log pi] = 0.
+Unbiased for the gradient of E[r] - beta KL(pi || pi_ref), because E[grad log pi] = 0. With another placement of the
+penalty the score is the task reward: `token_kl` goes to the advantage stage, or the reference log-probs to the update.
 """
 
 import polars as pl
 
+LOGPROBS = pl.List(pl.Float64)
+
 
 def add_kl(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add `logp_sum`, `ref_logp_sum` and `kl` from the per-token log-probs (summed in float64)."""
-    logp = pl.col("sampler_logprobs").cast(pl.List(pl.Float64)).list.sum()
-    ref = pl.col("ref_logprobs").cast(pl.List(pl.Float64)).list.sum()
-    return frame.with_columns(logp_sum=logp, ref_logp_sum=ref, kl=logp - ref)
+    """Add `token_kl`, and `kl` as the difference of the float64 sums `logp_sum` and `ref_logp_sum`."""
+    logp, ref = pl.col("sampler_logprobs").cast(LOGPROBS), pl.col("ref_logprobs").cast(LOGPROBS)
+    logp_sum, ref_sum = logp.list.sum(), ref.list.sum()
+    return frame.with_columns(token_kl=logp - ref, logp_sum=logp_sum, ref_logp_sum=ref_sum, kl=logp_sum - ref_sum)
 
 
 def add_score(frame: pl.DataFrame, beta: float) -> pl.DataFrame:

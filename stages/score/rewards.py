@@ -92,12 +92,22 @@ def classify(value: Any) -> tuple[float | None, str, str | None]:
     return number, "ok", None
 
 
+def given(name: str, reward: Reward, inputs: dict[str, list[Any]]) -> dict[str, Any]:
+    """The columns and the function's own arguments, none of which may be called like a column."""
+    twice = sorted(set(reward.arguments) & set(inputs))
+    if twice:
+        raise ParamsError(f"params.yaml: score.rewards.{name}.arguments: {twice} are columns that it receives anyway")
+    return inputs | reward.arguments
+
+
 def reward_columns(rewards: dict[str, Reward], inputs: dict[str, list[Any]]) -> pl.DataFrame:
     """Columns `reward/<name>`, `status/<name>`, `message/<name>` for each function, and `task_reward`."""
     columns: dict[str, pl.Series] = {}
     for name, reward in rewards.items():
         option = f"score.rewards.{name}.function"
-        values = call(load_function(reward.function, option), inputs, f"{option} = {reward.function!r}")
+        values = call(
+            load_function(reward.function, option), given(name, reward, inputs), f"{option} = {reward.function!r}"
+        )
         found = [classify(value) for value in values]
         for column, dtype, items in zip(
             ("reward", "status", "message"), (pl.Float64, pl.String, pl.String), zip(*found, strict=True), strict=True
@@ -121,6 +131,6 @@ def reward_inputs(rows: pl.DataFrame) -> dict[str, list[Any]]:
     `completions` end before the end-of-sequence token; `finish_reason` says whether there was one.
     """
     renamed = {"prompt": "prompts", "completion": "completions"}
-    hidden = {"prompt_text", "prompt_ids", "sampler_logprobs", "seed", "position", "entropy", "kind"}
+    hidden = {"prompt_text", "prompt_ids", "sampler_logprobs", "seed", "position", "entropy", "kind", "accepted"}
     columns: Sequence[str] = [name for name in rows.columns if name not in hidden]
     return {renamed.get(name, name): rows[name].to_list() for name in columns}

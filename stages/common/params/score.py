@@ -30,6 +30,10 @@ class Kl(Section):
     placement: Literal["reward", "reward_to_go", "loss"] = "reward"
     estimator: Literal["k1", "k2", "k3"] = "k1"
 
+    def beta_in(self, placement: str) -> float:
+        """The penalty's weight in one of the three places: `beta` where the penalty is, 0 elsewhere."""
+        return self.beta if self.placement == placement else 0.0
+
     @model_validator(mode="after")
     def _rewards_take_k1(self) -> "Kl":
         if self.placement != "loss" and self.estimator != "k1":

@@ -11,9 +11,10 @@ ROLLOUT = {
     "completion_ids": [5, 6, 7],
     "sampler_logprobs": [-0.5, 0.0, -3.0],
     "length": 3,
+    "accepted": True,
 }
 SIGNAL = [(1.0, 1.0), (0.0, -1.0), (2.0, 0.5), (1.5, -0.5)]  # score and advantage of each row
-SCORE = {"kl": 0.5, "task_reward": 1.0, "score": 0.9, "in_baseline": True}
+SCORE = {"kl": 0.5, "task_reward": 1.0, "score": 0.9, "accepted": True, "in_baseline": True}
 TYPES = KEY_SCHEMA | {
     "completion_ids": pl.List(pl.Int32()),
     "sampler_logprobs": pl.List(pl.Float32()),
@@ -22,6 +23,7 @@ TYPES = KEY_SCHEMA | {
     "task_reward": pl.Float64(),
     "score": pl.Float64(),
     "in_baseline": pl.Boolean(),
+    "accepted": pl.Boolean(),
     "advantage": pl.Float64(),
     "in_loss": pl.Boolean(),
 }
@@ -63,6 +65,7 @@ def test_prompt_drawn_twice_has_twice_the_samples():
         ({"sampler_logprobs": [-0.5, float("-inf"), -1.0]}, "log-probs are finite and at most 0"),
         ({"sampler_logprobs": [-0.5, 0.25, -1.0]}, "log-probs are finite and at most 0"),
         ({"prompt_id": "p3"}, "2 samples per prompt"),
+        ({"sample": 1, "accepted": False}, "a group is accepted as a whole"),
     ],
 )
 def test_broken_rollout_is_named(changes, rule):
@@ -90,6 +93,8 @@ def test_greedy_rows_do_not_count_as_samples():
         {},
         {"task_reward": None, "score": None, "in_baseline": False},
         {"kl": -2.0},
+        {"kind": "greedy", "in_baseline": False},
+        {"accepted": False, "in_baseline": False},
         {"task_reward": 0.0, "score": 0.0},
     ],
 )
@@ -102,8 +107,10 @@ def test_good_scores_pass(changes):
     [
         ({"kl": float("nan")}, "kl is finite"),
         ({"kl": float("inf")}, "kl is finite"),
-        ({"in_baseline": False}, "scorable rows have a task reward"),
-        ({"task_reward": None, "score": None}, "scorable rows have a task reward"),
+        ({"kind": "greedy"}, "in_baseline are the accepted samples with a task reward"),
+        ({"accepted": False}, "in_baseline are the accepted samples with a task reward"),
+        ({"in_baseline": False}, "in_baseline are the accepted samples with a task reward"),
+        ({"task_reward": None, "score": None}, "in_baseline are the accepted samples with a task reward"),
         ({"score": None}, "scorable rows have a score"),
         ({"task_reward": None, "in_baseline": False}, "scorable rows have a score"),
         ({"score": float("nan")}, "score is finite"),

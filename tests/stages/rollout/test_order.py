@@ -8,7 +8,7 @@ import pytest
 from stages.common.params import ParamsError
 from stages.common.params_file import load_params
 from stages.rollout.order import epoch_order, prompts_of
-from stages.rollout.run import slots_of
+from stages.rollout.slots import slots_of
 from stages.rollout.stopping import stop_ids
 
 ROLLOUT = load_params(Path(__file__).parents[3] / "params.yaml").rollout

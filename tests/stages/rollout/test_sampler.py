@@ -17,8 +17,8 @@ def requests(k=4):
     return [Request(p, [seed_of("test", i, s) for s in range(k)]) for i, p in enumerate(PROMPTS)]
 
 
-def settings(stop=(0, 5), temperature=1.0, new=12, batch=64):
-    return SamplerSettings(new, temperature, frozenset(stop), batch)
+def settings(stop=(0, 5), temperature=1.0, new=12, batch=64, greedy=False):
+    return SamplerSettings(new, temperature, frozenset(stop), batch, greedy)
 
 
 @pytest.fixture(params=[llama, gpt2, sliding], ids=["rotary", "absolute", "sliding"])
@@ -89,11 +89,13 @@ def test_a_stop_token_inside_the_prompt_is_no_end():
         np.testing.assert_allclose(one.logprobs, trained[row], atol=1e-4)
 
 
-def test_temperature_zero_is_greedy(model):
-    (group,) = sample(model, [Request(PROMPTS[0], [1, 2])], settings(temperature=0.0, stop=()))
+def test_greedy_takes_the_most_likely_token_and_notes_log_probs_at_the_temperature(model):
+    (group,) = sample(model, [Request(PROMPTS[0], [1, 2])], settings(temperature=0.5, stop=(), greedy=True))
     ids = list(PROMPTS[0])
-    for token in group[0].completion_ids:
-        assert token == model(torch.tensor([ids])).logits[0, -1].argmax().item()
+    for token, logp in zip(group[0].completion_ids, group[0].logprobs, strict=True):
+        logits = model(torch.tensor([ids])).logits[0, -1]
+        assert token == logits.argmax().item()
+        assert logp == pytest.approx((logits / 0.5).log_softmax(-1)[token].item(), abs=1e-4)
         ids.append(token)
     assert group[0].completion_ids == group[1].completion_ids
 
@@ -108,7 +110,7 @@ def test_drawing_inverts_the_cumulative_distribution_exactly():
     grid = (np.arange(1000) + 0.5) / 1000
     logits = probability.log().float().expand(1000, 4)
     sinks = [_Sink() for _ in range(1000)]
-    tokens = _choose(logits, grid, 1.0, sinks)
+    tokens = _choose(logits, grid, settings(), sinks)
     assert torch.bincount(tokens, minlength=4).tolist() == [100, 0, 250, 650]
     assert sinks[0].logprobs[0] == pytest.approx(np.log(0.1), abs=1e-6)
 

@@ -1,0 +1,36 @@
+"""`prepare acceptance`: what decides which groups the rollout stage accepts -> acceptance.json.
+
+Without dynamic sampling that is nothing, whatever the rewards are, and rollouts stay as they are when a reward changes.
+With it the reward functions decide how many prompts are sampled: the file then changes with them, and DVC samples
+again.
+"""
+
+import json
+from typing import Any
+
+from stages.common import paths
+from stages.common.files import publish
+from stages.common.fingerprint import folder_hash
+from stages.common.journal import Journal
+from stages.common.params import Params
+from stages.score.rewards import ROOM
+
+
+def acceptance(params: Params) -> dict[str, Any]:
+    """What the acceptance of a group depends on."""
+    options = params.rollout.dynamic_sampling
+    if options is None:
+        return {"accepted": "all groups"}
+    return {
+        "accepted": "groups with different rewards",
+        "reward": options.reward or "task_reward",
+        "rewards": {name: reward.model_dump() for name, reward in params.score.rewards.items()},
+        "code": folder_hash(ROOM, "*.py"),
+    }
+
+
+def run(params: Params, journal: Journal) -> None:
+    found = acceptance(params)
+    with publish(paths.ACCEPTANCE) as scratch:
+        scratch.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    journal.say(str(found["accepted"]))
