@@ -10,6 +10,7 @@ Dimension suffixes: L tokens of one packed row, T predicted (completion) tokens 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import polars as pl
 import torch
 from torch import Tensor
 
@@ -25,6 +26,17 @@ class Group:
     @property
     def tokens(self) -> int:
         return len(self.prompt_ids) + sum(len(completion) for completion in self.completions)
+
+
+def groups_of(rows: pl.DataFrame) -> list[Group]:
+    """Rows of one iteration (with `prompt_ids`, `completion_ids` and an `index` column), one group per prompt."""
+    grouped = rows.group_by("prompt_id", maintain_order=True).agg(
+        pl.col("prompt_ids").first(), "completion_ids", "index"
+    )
+    return [
+        Group(row["prompt_ids"], row["completion_ids"], row["index"])
+        for row in grouped.select("prompt_ids", "completion_ids", "index").iter_rows(named=True)
+    ]
 
 
 @dataclass

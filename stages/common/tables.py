@@ -72,17 +72,24 @@ ADVANTAGES: Schema = {
 STEPS: Schema = {
     "iteration": pl.Int32(),
     "step": pl.Int32(),
+    "epoch": pl.Int32(),
     "optimizer_step": pl.Int64(),  # counted over the whole run
     "rows": pl.Int32(),
     "rows_in_loss": pl.Int32(),
     "rows_with_gradient": pl.Int32(),
     "tokens": pl.Int64(),
-    "loss": pl.Float64(),
+    "loss": pl.Float64(),  # the whole of it
+    "kl_loss": pl.Float64(),  # beta times the KL inside the loss
     "grad_norm": pl.Float64(),
     "learning_rate": pl.Float64(),
     "approx_kl": pl.Float64(),  # mean over tokens of the trainer's k3 estimate against the sampler
-    "ratio_max": pl.Float64(),
+    "ratio_mean": pl.Float64(),  # of a token, trainer over old policy
     "ratio_min": pl.Float64(),
+    "ratio_max": pl.Float64(),
+    "clip_low": pl.Float64(),  # share of the tokens whose ratio was clipped; null: the objective does not clip
+    "clip_high": pl.Float64(),
+    "importance_mean": pl.Float64(),  # weight of trainer over sampler; null: no correction
+    "importance_outside": pl.Float64(),  # share of the tokens whose weight was truncated or masked
     "entropy": pl.Float64(),
 }
 

@@ -7,23 +7,12 @@ from stages.common.errors import StageError
 from stages.common.gate import check_same_keys, check_scores, refuse
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
-from stages.common.packing import Group
+from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models
 from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema, write_table
 from stages.score.kl import add_kl, add_score
 from stages.score.rewards import reward_columns, reward_inputs
-
-
-def groups_of(rows: pl.DataFrame) -> list[Group]:
-    """Rows (with `prompt_ids` and an `index` column) as groups of one prompt each, in order of their keys."""
-    grouped = rows.group_by("iteration", "prompt_id", maintain_order=True).agg(
-        pl.col("prompt_ids").first(), "completion_ids", "index"
-    )
-    return [
-        Group(row["prompt_ids"], row["completion_ids"], row["index"])
-        for row in grouped.select("prompt_ids", "completion_ids", "index").iter_rows(named=True)
-    ]
 
 
 def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: Journal) -> pl.DataFrame:

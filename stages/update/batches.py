@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from stages.common.packing import Group, PackedRow, pack
+from stages.common.packing import PackedRow, groups_of, pack
 from stages.common.seeds import seed_of
 
 
-def minibatches(rows: pl.DataFrame, count: int, run_seed: int, iteration: int) -> Iterator[pl.DataFrame]:
-    """Split rows into `count` optimizer steps by whole groups, in an order drawn from the run's seed."""
+def minibatches(rows: pl.DataFrame, count: int, run_seed: int, iteration: int, epoch: int) -> Iterator[pl.DataFrame]:
+    """Split rows into `count` optimizer steps by whole groups, in an order drawn anew for each epoch."""
     prompts = sorted(
-        rows["prompt_id"].unique().to_list(), key=lambda p: (seed_of(run_seed, iteration, "minibatch", p), p)
+        rows["prompt_id"].unique().to_list(), key=lambda p: (seed_of(run_seed, iteration, "minibatch", epoch, p), p)
     )
     for number in range(count):
         mine = prompts[number * len(prompts) // count : (number + 1) * len(prompts) // count]
@@ -23,11 +23,5 @@ def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> l
 
     Longest groups first: the largest micro-batch comes first, so that a lack of memory shows at once.
     """
-    groups = [
-        Group(row["prompt_ids"], row["completion_ids"], row["index"])
-        for row in rows.group_by("prompt_id", maintain_order=True)
-        .agg(pl.col("prompt_ids").first(), "completion_ids", "index")
-        .iter_rows(named=True)
-    ]
-    groups.sort(key=lambda group: (-group.tokens, group.rows[0]))
+    groups = sorted(groups_of(rows), key=lambda group: (-group.tokens, group.rows[0]))
     return pack(groups, max_tokens, one_by_one=one_by_one)

@@ -62,12 +62,18 @@ class StoredAdamW:
                 parameter.grad = None
 
     def step(self) -> tuple[float, float]:
-        """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate."""
+        """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate.
+
+        Gradients that are all zero move nothing, not even by momentum: no step is taken, and the rate is 0.
+        """
         rate = learning_rate(self.step_count + 1, self.settings.learning_rate, self.settings.schedule)
         self.adamw.param_groups[0]["lr"] = rate
         norm = torch.nn.utils.clip_grad_norm_(self.masters.values(), self.settings.max_grad_norm)
         if not norm.isfinite():
             raise OptimizerError(f"optimizer step {self.step_count + 1}: the gradient's norm is {norm.item()}")
+        if norm == 0:
+            self.adamw.zero_grad(set_to_none=True)
+            return 0.0, 0.0
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         self.step_count += 1

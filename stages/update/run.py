@@ -1,5 +1,6 @@
 """Stage `update`: policy i-1, rollouts, advantages -> policy i, optimizer state i, steps.parquet."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -8,59 +9,81 @@ from stages.common import paths
 from stages.common.files import publish
 from stages.common.gate import check_same_keys
 from stages.common.journal import Journal
-from stages.common.logprobs import takes_block_mask
-from stages.common.params import Params, ParamsError
+from stages.common.logprobs import completion_logprobs, takes_block_mask
+from stages.common.packing import groups_of
+from stages.common.params import Params
 from stages.common.policy import Models, save_policy, trainable
-from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, STEPS, read_table, write_table
+from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, SCORES, STEPS, read_table, write_table
 from stages.update.batches import micro_batches, minibatches
 from stages.update.optimizer import StoredAdamW
+from stages.update.recipe import Recipe, recipe_of
+from stages.update.rows import has_gradient
 from stages.update.step import optimizer_step
 
 
 def training_rows(name: str) -> pl.DataFrame:
-    """Rollouts, advantages and prompt ids of the iteration, joined by key, greedy rows left out."""
+    """Rollouts, reference log-probs, advantages and prompt ids by key, of the samples that may be trained on."""
     rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
     advantages = read_table(paths.advantages(name), ADVANTAGES, KEY)
+    reference = read_table(paths.scores(name), SCORES, KEY).select(*KEY, "ref_logprobs")
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).select("prompt_id", "prompt_ids")
     check_same_keys(rollouts, advantages, "rollouts", "advantages")
+    check_same_keys(rollouts, reference, "rollouts", "scores")
     rows = rollouts.join(advantages, on=KEY, validate="1:1", maintain_order="left")
-    return rows.join(prompts, on="prompt_id", validate="m:1", maintain_order="left").filter(pl.col("kind") == "sample")
+    rows = rows.join(reference, on=KEY, validate="1:1", maintain_order="left")
+    rows = rows.join(prompts, on="prompt_id", validate="m:1", maintain_order="left")
+    return rows.filter((pl.col("kind") == "sample") & pl.col("accepted"))
+
+
+def add_old(model: Any, rows: pl.DataFrame, recipe: Recipe, *, one_by_one: bool, journal: Journal) -> pl.DataFrame:
+    """Add `old_logprobs`, the trainer's own before the first of several steps, which the ratios then compare with.
+
+    Only where a correction keeps the mismatch with the sampler apart from the drift over the steps.
+    """
+    if recipe.update.importance_correction is None or recipe.steps == 1:
+        return rows
+    journal.say("log-probs of the trainer before the first step")
+    groups = groups_of(rows.with_row_index("index"))
+    found = completion_logprobs(model, groups, recipe.temperature, recipe.update.pack_tokens, one_by_one=one_by_one)
+    return rows.with_columns(old_logprobs=pl.Series([found[i] for i in range(rows.height)], dtype=pl.List(pl.Float32)))
+
+
+def batches_of(rows: pl.DataFrame, iteration: int, params: Params) -> Iterator[tuple[int, pl.DataFrame]]:
+    """(epoch, rows) of each optimizer step of the iteration."""
+    for epoch in range(1, params.update.epochs + 1):
+        for batch in minibatches(rows, params.update.minibatches, params.seed, iteration, epoch):
+            yield epoch, batch
 
 
 def run_steps(
     model: Any, optimizer: StoredAdamW, rows: pl.DataFrame, iteration: int, params: Params, journal: Journal
 ) -> list[dict[str, Any]]:
     """All optimizer steps of the iteration, one row of the steps table each."""
-    one_by_one = not takes_block_mask(model)
+    recipe, one_by_one = recipe_of(params), not takes_block_mask(model)
+    rows = add_old(model, rows, recipe, one_by_one=one_by_one, journal=journal)
     steps: list[dict[str, Any]] = []
-    batches = minibatches(rows, params.update.minibatches, params.seed, iteration)
-    for number, batch in enumerate(batches, start=1):
+    for number, (epoch, batch) in enumerate(batches_of(rows, iteration, params), start=1):
         in_loss = batch.filter("in_loss").with_row_index("index")
-        packed = micro_batches(
-            in_loss.filter(pl.col("advantage") != 0.0), params.update.pack_tokens, one_by_one=one_by_one
-        )
+        computed = in_loss.filter(has_gradient()) if recipe.only_advantages else in_loss
+        packed = micro_batches(computed, params.update.pack_tokens, one_by_one=one_by_one)
         done = 0
 
-        def progress(total: int = len(packed)) -> None:
+        def progress(total: int = len(packed), number: int = number) -> None:
             nonlocal done
             done += 1
-            journal.progress(done, total, "micro-batches")
+            unit = "micro-batches" if recipe.steps == 1 else f"micro-batches of step {number}/{recipe.steps}"
+            journal.progress(done, total, unit)
 
-        if not packed:
+        row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress)
+        if row["grad_norm"] == 0.0:
             journal.say(f"step {number}: no row has a gradient; weights and optimizer state stay as they are")
-        row = optimizer_step(model, optimizer, in_loss, packed, params.rollout.temperature, progress)
-        steps.append({"iteration": iteration, "step": number, "rows": batch.height, **row})
+        steps.append({"iteration": iteration, "step": number, "epoch": epoch, "rows": batch.height, **row})
     return steps
 
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     iteration, before = paths.iteration_number(name), paths.previous(name)
     rows = training_rows(name)
-    prompts = rows["prompt_id"].n_unique()
-    if params.update.minibatches > prompts:
-        raise ParamsError(
-            f"params.yaml: update.minibatches = {params.update.minibatches}: {name} has only {prompts} prompts"
-        )
     model = models.policy(paths.policy(before))
     optimizer = StoredAdamW(trainable(model), params.update)
     optimizer.load(paths.optimizer(before))

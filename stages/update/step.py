@@ -1,47 +1,18 @@
-"""One optimizer step: gradients of all its micro-batches, clipped, applied; and the numbers that describe it.
-
-Dimension suffixes: T completion tokens of a micro-batch, R rows of the step.
-"""
+"""One optimizer step: gradients of all its micro-batches, clipped, applied; and the numbers that describe it."""
 
 from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import torch
-from torch import Tensor
 
-from stages.common.logprobs import entropy, row_logprobs
 from stages.common.packing import PackedRow
+from stages.update.loss import micro_batch_loss, scalar
+from stages.update.meter import Meter
 from stages.update.optimizer import StoredAdamW
-from stages.update.reinforce import reinforce_loss
-
-
-class Meter:
-    """Sums over tokens of what compares the trainer's log-probs with the sampler's."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.kl = self.entropy = 0.0
-        self.low, self.high = float("inf"), float("-inf")
-
-    def add(self, logp_T: Tensor, sampler_T: Tensor, entropy_T: Tensor) -> None:
-        log_ratio_T = (logp_T.detach() - sampler_T).double()
-        self.tokens += len(log_ratio_T)
-        self.kl += float((log_ratio_T.exp() - 1 - log_ratio_T).sum())
-        self.entropy += float(entropy_T.double().sum())
-        self.low = min(self.low, float(log_ratio_T.min()))
-        self.high = max(self.high, float(log_ratio_T.max()))
-
-    def columns(self) -> dict[str, float | None]:
-        if not self.tokens:
-            return dict.fromkeys(("approx_kl", "ratio_min", "ratio_max", "entropy"))
-        ratio = torch.tensor([self.low, self.high], dtype=torch.float64).exp().tolist()
-        return {
-            "approx_kl": self.kl / self.tokens,
-            "ratio_min": ratio[0],
-            "ratio_max": ratio[1],
-            "entropy": self.entropy / self.tokens,
-        }
+from stages.update.recipe import Recipe
+from stages.update.reduction import Totals
+from stages.update.rows import step_rows
 
 
 def optimizer_step(
@@ -49,26 +20,23 @@ def optimizer_step(
     optimizer: StoredAdamW,
     rows: pl.DataFrame,
     micro_batches: list[PackedRow],
-    temperature: float,
+    recipe: Recipe,
     progress: Callable[[], None],
 ) -> dict[str, Any]:
     """Take the step and return its row of the steps table.
 
-    `rows` are the step's rows in the loss, with `advantage`, `sampler_logprobs` and an `index` that is their place.
-    Without any micro-batch nothing has a gradient: weights and optimizer state stay as they are.
+    `rows` are the step's rows in the loss, with an `index` that is their place. Without any micro-batch nothing has a
+    gradient: weights and optimizer state stay as they are, as they do where all gradients turn out to be zero.
     """
-    device = next(model.parameters()).device
-    advantage_R = torch.tensor(rows["advantage"].to_list(), dtype=torch.float32, device=device)
-    sampler = rows["sampler_logprobs"].to_list()
-    meter, loss_sum = Meter(), 0.0
+    batch, meter = step_rows(rows), Meter()
+    totals = Totals(rows.height, int(rows["completion_ids"].list.len().sum()), recipe.constant_length)
+    sums = dict.fromkeys(("loss", "kl_loss"), 0.0)
     for packed in micro_batches:
-        logp_T, logits_TV = row_logprobs(model, packed, temperature)
-        loss = reinforce_loss(logp_T, advantage_R[packed.row_T], rows.height)
-        torch.autograd.backward(loss)
+        parts = micro_batch_loss(model, packed, batch, recipe, totals, meter)
+        torch.autograd.backward(parts.total)
         optimizer.collect_gradients()
-        loss_sum += float(loss.detach())
-        sampler_T = torch.tensor([x for row in dict.fromkeys(packed.row_T) for x in sampler[row]], device=device)
-        meter.add(logp_T, sampler_T, entropy(logits_TV.detach()))
+        sums["loss"] += scalar(parts.total)
+        sums["kl_loss"] += scalar(parts.kl)
         progress()
     norm, rate = optimizer.step() if micro_batches else (0.0, 0.0)
     return {
@@ -76,7 +44,7 @@ def optimizer_step(
         "rows_in_loss": rows.height,
         "rows_with_gradient": len({row for packed in micro_batches for row in packed.row_T}),
         "tokens": meter.tokens,
-        "loss": loss_sum,
+        **sums,
         "grad_norm": norm,
         "learning_rate": rate,
         **meter.columns(),

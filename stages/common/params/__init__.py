@@ -76,6 +76,15 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _minibatches_have_prompts(self) -> "Params":
+        if self.update.minibatches > self.rollout.prompts_per_iteration:
+            raise ValueError(
+                f"update.minibatches ({self.update.minibatches}) are made of whole groups: there cannot be more than "
+                f"rollout.prompts_per_iteration ({self.rollout.prompts_per_iteration})"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _token_advantages_have_token_ratios(self) -> "Params":
         by_sequence = self.update.objective == "gspo" or (
             self.update.objective == "ppo" and self.update.ppo.ratio == "sequence"

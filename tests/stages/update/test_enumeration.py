@@ -18,7 +18,7 @@ from stages.advantage.reinforce import reinforce
 from stages.advantage.reinforce_pp import reinforce_pp
 from stages.advantage.rloo import rloo
 from stages.score.kl import add_kl, add_score
-from stages.update.reinforce import reinforce_loss
+from tests.stages.update.tokens import reinforce_loss
 
 TOKENS, LENGTH = 3, 2
 SEQUENCES = list(itertools.product(range(TOKENS), repeat=LENGTH))
@@ -69,7 +69,7 @@ def expected_gradient(theta: torch.Tensor, advantages: pl.DataFrame, k: int) -> 
     advantage_TK = torch.tensor(advantages["advantage"].to_list(), dtype=torch.float64).view(-1, k)
     probability = logp_ST.detach().sum(dim=1)[sequence_TK].sum(dim=1).exp()
     loss = sum(
-        p * reinforce_loss(logp_ST[picks].flatten(), a.repeat_interleave(LENGTH), k)
+        p * reinforce_loss(logp_ST[picks], a)
         for p, picks, a in zip(probability, sequence_TK, advantage_TK, strict=True)
     )
     return -torch.autograd.grad(loss, theta)[0]

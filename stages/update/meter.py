@@ -1,0 +1,49 @@
+"""The numbers that describe an optimizer step: averages over the tokens that it computed.
+
+Dimension suffixes: T completion tokens of a micro-batch.
+"""
+
+import torch
+from torch import Tensor
+
+from stages.update.tokens import Terms, Tokens
+
+MEANS = ("approx_kl", "ratio_mean", "clip_low", "clip_high", "importance_mean", "importance_outside", "entropy")
+
+
+class Meter:
+    """Sums over micro-batches."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._sums: dict[str, float] = {}
+        self._log_ratio_range = (float("inf"), float("-inf"))
+
+    def add(self, tokens: Tokens, terms: Terms, sampler_T: Tensor, entropy_T: Tensor) -> None:
+        """`approx_kl` is k3 of policy and sampler, `ratio` that of the objective; entropies in nats."""
+        self.tokens += len(sampler_T)
+        drift_T = (tokens.logp_T.detach() - sampler_T).double()
+        self._sum("approx_kl", drift_T.exp() - 1 - drift_T)
+        log_ratio_T = tokens.log_ratio().detach().double()
+        self._sum("ratio_mean", log_ratio_T.exp())
+        self._sum("entropy", entropy_T)
+        self._sum("clip_low", terms.clipped_low_T)
+        self._sum("clip_high", terms.clipped_high_T)
+        low, high = self._log_ratio_range
+        self._log_ratio_range = min(low, float(log_ratio_T.min())), max(high, float(log_ratio_T.max()))
+
+    def add_importance(self, weight_T: Tensor, outside_T: Tensor) -> None:
+        self._sum("importance_mean", weight_T)
+        self._sum("importance_outside", outside_T)
+
+    def _sum(self, name: str, value_T: Tensor | None) -> None:
+        if value_T is not None:
+            self._sums[name] = self._sums.get(name, 0.0) + float(value_T.detach().double().sum())
+
+    def columns(self) -> dict[str, float | None]:
+        """Columns of the steps table; null where nothing was measured."""
+        if not self.tokens:
+            return dict.fromkeys((*MEANS, "ratio_min", "ratio_max"))
+        low, high = torch.tensor(self._log_ratio_range, dtype=torch.float64).exp().tolist()
+        means = {name: self._sums[name] / self.tokens if name in self._sums else None for name in MEANS}
+        return means | {"ratio_min": low, "ratio_max": high}
