@@ -29,7 +29,7 @@ from stages.common.journal import QUIET_VARIABLE
 from stages.common.paths import INITIAL
 
 EXIT_SECONDS = 10.0
-PREPARATION = ("prepare_model", "prepare_prompts", "prepare_policy")
+PREPARATION = ("prepare_model", "prepare_prompts", "prepare_policy", "prepare_acceptance")
 
 
 @task(name="stage", task_run_name="{dvc_name}", persist_result=False)

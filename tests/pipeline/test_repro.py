@@ -23,7 +23,7 @@ def workspace(new_workspace):
 
 def test_two_clones_have_the_same_hashes(reference, workspace):
     assert workspace.lock() == reference.lock()
-    assert len(workspace.lock()) == 3 + 2 * 4 + 2 + 1
+    assert len(workspace.lock()) == 4 + 2 * 4 + 2 + 1
 
 
 def test_a_second_repro_executes_nothing(workspace):
