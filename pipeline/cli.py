@@ -70,6 +70,17 @@ def export(iteration: Iteration, folder: Annotated[Path, typer.Argument(help="ne
     print(f"{folder}: loads with AutoModelForCausalLM.from_pretrained({str(folder)!r})")
 
 
+@app.command()
+def variance(
+    out: Annotated[Path, typer.Option(help="file to write, .csv or .parquet")] = Path("data/variance.csv"),
+    beta: Annotated[float, typer.Option(help="weight of the KL inside the score", min=0.0)] = 0.04,
+) -> None:
+    """Exact bias and variance of every estimator, on a policy small enough to enumerate; needs no run."""
+    from pipeline.variance import variance as run
+
+    run(Console(), out, beta)
+
+
 @show_app.command("history")
 def show_history() -> None:
     """The training curve."""

@@ -3,7 +3,8 @@
     A_it = A_i - beta * sum_{s >= t} (log pi(y_is) - log pi_ref(y_is))
 
 What the tokens before t cost does not depend on the token at t, so that leaving them out changes no expectation:
-unbiased for E[r] - beta * KL, as the penalty on the whole sequence is, with less noise. It is taken off after the
+unbiased for E[r] - beta * KL, as the penalty on the whole sequence is, and often less noisy. Not always: what is left
+out may be correlated with the rest, and the baseline no longer takes off the mean KL. It is taken off after the
 estimator, so that a baseline of task rewards stays one, and no division by a standard deviation rescales beta.
 """
 

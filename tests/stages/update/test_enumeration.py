@@ -1,136 +1,157 @@
 """Exactness by enumeration: the expectation of the estimator over all K-tuples is the gradient of E[r] - beta KL.
 
-A tabular policy of 3 tokens and length 2 has 9 sequences, so 81 pairs and 729 triples. No Monte Carlo.
+A tabular policy of 3 tokens and length 2 has 9 sequences, so 81 pairs and 729 triples. No Monte Carlo. Gradients come
+from the loss of the update here, tuple by tuple; `stages/advantage/enumeration.py`, which counts multisets instead, has
+to agree.
 """
 
 import itertools
 
-import polars as pl
 import pytest
 import torch
 
-from stages.advantage.batch_mean import batch_mean
-from stages.advantage.dr_grpo import dr_grpo
-from stages.advantage.grpo import grpo
-from stages.advantage.max_rl import max_rl
-from stages.advantage.opo import opo
-from stages.advantage.reinforce import reinforce
-from stages.advantage.reinforce_pp import reinforce_pp
+from stages.advantage.enumeration import (
+    LENGTH,
+    SEQUENCES,
+    Tabular,
+    by_group,
+    exact_gradient,
+    groups,
+    moments,
+    multiset_weights,
+    multisets,
+    probabilities,
+    token_gradients,
+    token_logprobs,
+)
 from stages.advantage.rloo import rloo
-from stages.score.kl import add_kl, add_score
+from stages.advantage.token_kl import reward_to_go
+from stages.advantage.variance import estimators
 from tests.stages.update.tokens import reinforce_loss
 
-TOKENS, LENGTH = 3, 2
-SEQUENCES = list(itertools.product(range(TOKENS), repeat=LENGTH))
 REWARD = torch.tensor([0.3, 1.0, 0.0, 0.7, 0.2, 0.0, 1.0, 0.1, 0.5], dtype=torch.float64)
 
-
-def tabular_policy(seed: int) -> torch.Tensor:
-    """Logits of the first token (row 0) and of the second after each first (rows 1 to 3)."""
-    return torch.randn(1 + TOKENS, TOKENS, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def token_logprobs(theta: torch.Tensor) -> torch.Tensor:
-    """[9 sequences, 2 tokens]."""
-    logp = theta.log_softmax(dim=-1)
-    return torch.stack([torch.stack([logp[0, a], logp[1 + a, b]]) for a, b in SEQUENCES])
-
-
-def exact_gradient(theta: torch.Tensor, reference: torch.Tensor, beta: float) -> torch.Tensor:
-    theta = theta.clone().requires_grad_()
-    logp = token_logprobs(theta).sum(dim=1)
-    kl = (logp.exp() * (logp - token_logprobs(reference).sum(dim=1))).sum()
-    objective = (logp.exp() * REWARD).sum() - beta * kl
-    return torch.autograd.grad(objective, theta)[0]
+UNBIASED = ("rloo", "reinforce", "moving_average", "optimal constant", "remax", "batch_mean (left out)")
+SHRUNK = ("dr_grpo", "batch_mean")
+REWEIGHTED = (
+    "grpo (population)",
+    "grpo (sample)",
+    "reinforce_pp (batch)",
+    "reinforce_pp (group)",
+    "max_rl",
+    "opo",
+    "raft",
+)
 
 
-def all_tuples(theta: torch.Tensor, reference: torch.Tensor, beta: float, k: int) -> pl.DataFrame:
-    """One group for each K-tuple of sequences, scored by the pipeline's own functions."""
-    logp, ref = token_logprobs(theta).tolist(), token_logprobs(reference).tolist()
-    rows = [
-        {"iteration": number, "prompt_id": "x", "sample": place, "sequence": sequence}
-        for number, picks in enumerate(itertools.product(range(len(SEQUENCES)), repeat=k))
-        for place, sequence in enumerate(picks)
-    ]
-    frame = pl.DataFrame(rows).with_columns(
-        sampler_logprobs=pl.Series([logp[row["sequence"]] for row in rows]),
-        ref_logprobs=pl.Series([ref[row["sequence"]] for row in rows]),
-        task_reward=pl.Series([REWARD[row["sequence"]].item() for row in rows]),
-        length=pl.Series([1 + row["sequence"] % 4 for row in rows]),  # made up, for the estimator that weighs by it
+def tabular(beta):
+    logits, reference = (
+        torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)
     )
-    return add_score(add_kl(frame), beta)
+    return Tabular(logits, reference, REWARD, beta)
 
 
-def expected_gradient(theta: torch.Tensor, advantages: pl.DataFrame, k: int) -> torch.Tensor:
+def all_tuples(k):
+    """[9^K tuples, K]."""
+    return torch.tensor(list(itertools.product(range(len(SEQUENCES)), repeat=k)))
+
+
+def expected_gradient(world, picks_MK, advantage_MKT):
     """Minus the expected gradient of the loss: each tuple's, weighted by the tuple's probability."""
-    theta = theta.clone().requires_grad_()
-    logp_ST = token_logprobs(theta)
-    sequence_TK = torch.tensor(advantages["sequence"].to_list()).view(-1, k)
-    advantage_TK = torch.tensor(advantages["advantage"].to_list(), dtype=torch.float64).view(-1, k)
-    probability = logp_ST.detach().sum(dim=1)[sequence_TK].sum(dim=1).exp()
+    logits = world.logits_CV.clone().requires_grad_()
+    logp_ST = token_logprobs(logits)
+    probability_M = logp_ST.detach().sum(dim=1)[picks_MK].sum(dim=1).exp()
     loss = sum(
-        p * reinforce_loss(logp_ST[picks], a)
-        for p, picks, a in zip(probability, sequence_TK, advantage_TK, strict=True)
+        p * reinforce_loss(logp_ST[picks], advantage)
+        for p, picks, advantage in zip(probability_M, picks_MK, advantage_MKT, strict=True)
     )
-    return -torch.autograd.grad(loss, theta)[0]
+    return -torch.autograd.grad(loss, logits)[0].flatten()
 
 
-UNBIASED = {
-    "rloo": rloo,
-    "reinforce": reinforce,
-    "batch_mean, left out": lambda frame: batch_mean(frame, leave_one_out=True),
-}
-SHRUNK = {"dr_grpo": dr_grpo, "batch_mean": lambda frame: batch_mean(frame, leave_one_out=False)}
-REWEIGHTED = {
-    "grpo, population": lambda frame: grpo(frame, std="population"),
-    "grpo, sample": lambda frame: grpo(frame, std="sample"),
-    "reinforce_pp": lambda frame: reinforce_pp(frame, baseline="batch"),
-    "max_rl": max_rl,
-    "opo": opo,
-}
+def by_tuples(world, name, k):
+    """All tuples, the advantage of each token in them, and the expected gradient."""
+    picks_MK = all_tuples(k)
+    advantage_MK = by_group(estimators(world)[name](groups(world, picks_MK)), "advantage", k)
+    advantage_MKT = advantage_MK[:, :, None].expand(-1, -1, LENGTH)
+    return picks_MK, advantage_MK, expected_gradient(world, picks_MK, advantage_MKT)
+
+
+def close(found, expected, tolerance=1e-10):
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+
+
+def score_functions(world):
+    """grad log pi(y) of the nine sequences, by hand: one-hot minus probabilities, in the rows of logits it passes."""
+    policy_CV, gradient_SCV = world.logits_CV.softmax(dim=-1), torch.zeros(9, 4, 3, dtype=torch.float64)
+    for number, (first, second) in enumerate(SEQUENCES):
+        for context, token in ((0, first), (1 + first, second)):
+            gradient_SCV[number, context] = -policy_CV[context]
+            gradient_SCV[number, context, token] += 1
+    return gradient_SCV.flatten(start_dim=1)
+
+
+def test_score_functions_and_exact_gradient_by_hand():
+    world = tabular(0.3)
+    gradient_SP, p_S = score_functions(world), probabilities(world)
+    close(token_gradients(world).sum(dim=1), gradient_SP, 1e-14)
+    log_ratio_S = p_S.log() - token_logprobs(world.reference_CV).sum(dim=1)
+    close(exact_gradient(world), (p_S * (REWARD - 0.3 * log_ratio_S)) @ gradient_SP, 1e-14)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3])
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", UNBIASED)
 def test_unbiased_with_kl_in_the_reward(name, k, beta):
-    theta, reference = tabular_policy(0), tabular_policy(1)
-    found = expected_gradient(theta, UNBIASED[name](all_tuples(theta, reference, beta, k)), k)
-    torch.testing.assert_close(found, exact_gradient(theta, reference, beta), rtol=0, atol=1e-10)
+    world = tabular(beta)
+    close(by_tuples(world, name, k)[2], exact_gradient(world))
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.3])
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", SHRUNK)
-def test_a_baseline_that_includes_the_sample_shrinks_the_gradient_by_exactly_k_minus_1_over_k(name, k):
-    theta, reference = tabular_policy(0), tabular_policy(1)
-    found = expected_gradient(theta, SHRUNK[name](all_tuples(theta, reference, 0.3, k)), k)
-    exact = exact_gradient(theta, reference, 0.3)
-    torch.testing.assert_close(found, exact * (k - 1) / k, rtol=0, atol=1e-10)
+def test_a_baseline_that_includes_the_sample_shrinks_the_gradient_by_exactly_k_minus_1_over_k(name, k, beta):
+    world = tabular(beta)
+    found, exact = by_tuples(world, name, k)[2], exact_gradient(world)
+    close(found, exact * (k - 1) / k)
     assert (found - exact).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", REWEIGHTED)
-def test_reweighted_gradients_are_no_multiple_of_the_exact_one(name):
-    theta, reference = tabular_policy(0), tabular_policy(1)
-    found = expected_gradient(theta, REWEIGHTED[name](all_tuples(theta, reference, 0.0, 3)), 3)
-    exact = exact_gradient(theta, reference, 0.0)
-    along = (found * exact).sum() / (exact * exact).sum()
+def test_reweighted_gradients_are_no_multiple_of_the_exact_one(name, k):
+    world = tabular(0.0)
+    found, exact = by_tuples(world, name, k)[2], exact_gradient(world)
+    along = (found @ exact) / (exact @ exact)
     assert (found - along * exact).norm() > 1e-3 * exact.norm()
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_variance_of_the_advantage_is_that_of_the_score_times_k_over_k_minus_1(k):
-    theta, reference = tabular_policy(0), tabular_policy(1)
-    table = rloo(all_tuples(theta, reference, 0.3, k))
-    logp = token_logprobs(theta).sum(dim=1)
-    weight = logp[torch.tensor(table["sequence"].to_list()).view(-1, k)].sum(dim=1).exp()
-    first = table.filter(pl.col("sample") == 0)
-    advantage = torch.tensor(first["advantage"].to_list(), dtype=torch.float64)
-    score = torch.tensor(first["score"].to_list(), dtype=torch.float64)
-    baseline = torch.tensor(first["baseline"].to_list(), dtype=torch.float64)
+@pytest.mark.parametrize("name", UNBIASED + SHRUNK + REWEIGHTED)
+def test_multisets_give_the_moments_of_all_tuples(name, k):
+    world = tabular(0.3)
+    picks_MK, advantage_MK, expected_P = by_tuples(world, name, k)
+    weight_M = probabilities(world)[picks_MK].prod(dim=1)
+    estimate_MP = (advantage_MK[:, :, None] * score_functions(world)[picks_MK]).mean(dim=1)
+    variance = weight_M @ (estimate_MP - expected_P).square().sum(dim=1)
+    first_M = advantage_MK[:, 0]
+    found = moments(world, estimators(world)[name], k)
+    close(found.expected_P, expected_P, 1e-12)
+    assert found.variance == pytest.approx(variance.item(), abs=1e-12)
+    spread = weight_M @ (first_M - weight_M @ first_M).square()
+    assert found.advantage_variance == pytest.approx(spread.item(), abs=1e-12)
 
-    def covariance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return (weight * (a - (weight * a).sum()) * (b - (weight * b).sum())).sum()
 
-    torch.testing.assert_close(covariance(advantage, advantage), covariance(score, score) * k / (k - 1))
-    assert abs(covariance(score, baseline)) < 1e-12
+@pytest.mark.parametrize(("k", "count"), [(2, 45), (4, 495), (8, 12870)])
+def test_multisets_are_all_and_their_probabilities_sum_to_one(k, count):
+    picks_MK = multisets(k)
+    assert len({tuple(picks) for picks in picks_MK.tolist()}) == count
+    assert multiset_weights(tabular(0.0), picks_MK).sum().item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_kl_as_reward_to_go_of_tokens_is_unbiased(k):
+    """The baseline is one of task rewards; the penalty comes off each token's advantage after it."""
+    beta, picks_MK = 0.3, all_tuples(k)
+    table = reward_to_go(rloo(groups(tabular(0.0), picks_MK)), beta)
+    advantage_MKT = torch.tensor(table["token_advantages"].to_list(), dtype=torch.float64).view(-1, k, LENGTH)
+    close(expected_gradient(tabular(beta), picks_MK, advantage_MKT), exact_gradient(tabular(beta)))

@@ -25,13 +25,13 @@ def tokens_of(logp, old, advantage):
     )
 
 
-def reinforce_loss(logp_RT, advantage_R):
+def reinforce_loss(logp_RT, advantage_RT):
     """The default loss of rows of one length: REINFORCE, tokens summed, rows averaged."""
     rows, length = logp_RT.shape
     tokens = Tokens(
         logp_T=logp_RT.flatten(),
         old_T=logp_RT.detach().flatten(),
-        advantage_T=advantage_R.repeat_interleave(length),
+        advantage_T=advantage_RT.flatten(),
         row_T=torch.arange(rows).repeat_interleave(length),
         length_R=torch.full((rows,), length),
     )
