@@ -62,6 +62,20 @@ def train(
 
 
 @app.command()
+def compare(
+    iteration: Annotated[str | None, typer.Argument(help="such as i0003; the last of the plan if not given")] = None,
+    estimators: Annotated[str, typer.Option(help="names, separated by commas")] = "rloo,reinforce,grpo,dr_grpo,raft",
+    gradients: Annotated[bool, typer.Option(help="compute the cosines between their gradients, too")] = True,
+    out: Annotated[Path | None, typer.Option(help="Parquet file; data/compare/ITERATION.parquet if not given")] = None,
+) -> None:
+    """Advantages by several estimators on the same scores, and the cosines of the gradients they imply."""
+    from pipeline.compare import compare as run
+
+    names = [name.strip() for name in estimators.split(",") if name.strip()]
+    run(Console(), iteration or read_plan().last, names, load_params(), gradients=gradients, out=out)
+
+
+@app.command()
 def export(iteration: Iteration, folder: Annotated[Path, typer.Argument(help="new folder to write")]) -> None:
     """Write a policy as one ordinary model folder, any adapter merged into the base."""
     from pipeline.export import export as write
@@ -87,6 +101,14 @@ def show_history() -> None:
     from pipeline import show
 
     show.history(Console())
+
+
+@show_app.command("diagnostics")
+def show_diagnostics() -> None:
+    """Where the signal is, and how far the updates go: groups, spread, ratios, gradient by length."""
+    from pipeline import show
+
+    show.diagnostics(Console())
 
 
 @show_app.command("eval")

@@ -16,7 +16,10 @@ HEADER = "# Written by `rloo plan`; dvc.yaml unrolls its stages over it.\n"
 
 @dataclass(frozen=True)
 class Plan:
-    """`iterations` after the initial policy; every `evaluate_every`-th, the first and the last are evaluated."""
+    """`iterations` after the initial policy; every `evaluate_every`-th, the first and the last are evaluated.
+
+    The evaluated ones that have gradients, all but the initial policy, are diagnosed as well.
+    """
 
     iterations: int
     evaluate_every: int
@@ -34,9 +37,16 @@ class Plan:
         numbers = {*range(0, self.iterations + 1, self.evaluate_every), self.iterations}
         return [iteration_name(number) for number in sorted(numbers)]
 
+    @property
+    def diagnosed(self) -> dict[str, dict[str, str]]:
+        """With the iteration whose policy sampled, as in `iterations`."""
+        names = [name for name in self.evaluated if name != INITIAL]
+        return {name: {"previous": iteration_name(iteration_number(name) - 1)} for name in names}
+
     def stages_of(self, name: str) -> list[str]:
         """The DVC stages of an iteration, in the order of the data flow."""
-        training = [] if name == INITIAL else ["rollout", "score", "advantage", "update"]
+        before = ["rollout", "score", "advantage", *(["diagnose"] if name in self.diagnosed else []), "update"]
+        training = [] if name == INITIAL else before  # diagnose looks at the policy that update starts from
         return [f"{stage}@{name}" for stage in training + (["evaluate"] if name in self.evaluated else [])]
 
     def as_vars(self) -> dict[str, Any]:
@@ -45,6 +55,7 @@ class Plan:
             "evaluate_every": self.evaluate_every,
             "iterations": {name: {"previous": iteration_name(iteration_number(name) - 1)} for name in self.names},
             "evaluated": self.evaluated,
+            "diagnosed": self.diagnosed,
             "last": self.last,
         }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stages.common.device import Runtime
     from stages.common.policy import Models
 
-STAGES = ("prepare", "rollout", "score", "advantage", "update", "evaluate", "history")
+STAGES = ("prepare", "rollout", "score", "advantage", "diagnose", "update", "evaluate", "history")
 PARTS = ("model", "prompts", "policy", "acceptance")  # of `prepare`
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 

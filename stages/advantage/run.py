@@ -30,7 +30,8 @@ def advantage_table(scores: pl.DataFrame, params: Params, carried: Carried) -> p
     shaped = shape(estimated.with_columns(token_advantages=pl.lit(None, dtype=pl.List(pl.Float64))), params)
     state = carry_on(carried, estimated["score"], options.moving_average)
     together = pl.concat([shaped, described.filter(~counted)], how="diagonal").with_columns(
-        carried=pl.lit(state if options.estimator == "moving_average" else None, dtype=pl.List(pl.Float64))
+        estimator=pl.lit(options.estimator),
+        carried=pl.lit(state if options.estimator == "moving_average" else None, dtype=pl.List(pl.Float64)),
     )
     table = decide_loss(together, options.estimator).select(list(ADVANTAGES))
     check_same_keys(table, scores, "advantages", "scores")

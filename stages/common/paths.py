@@ -58,6 +58,10 @@ def steps(name: str) -> Path:
     return iteration(name) / "steps.parquet"
 
 
+def gradient_shares(name: str) -> Path:
+    return iteration(name) / "gradient_shares.parquet"
+
+
 def evaluation(name: str) -> Path:
     return iteration(name) / "eval.json"
 

@@ -56,6 +56,7 @@ SCORES: Schema = {
 
 ADVANTAGES: Schema = {
     **KEY_SCHEMA,
+    "estimator": pl.String(),
     "task_reward": pl.Float64(),
     "score": pl.Float64(),
     "baseline": pl.Float64(),
@@ -91,6 +92,17 @@ STEPS: Schema = {
     "importance_mean": pl.Float64(),  # weight of trainer over sampler; null: no correction
     "importance_outside": pl.Float64(),  # share of the tokens whose weight was truncated or masked
     "entropy": pl.Float64(),
+}
+
+GRADIENT_SHARES: Schema = {
+    "iteration": pl.Int32(),
+    "reduction": pl.String(),  # sequence_sum | response_mean | token_mean
+    "quartile": pl.Int32(),  # of completion length, 1 the shortest
+    "rows": pl.Int32(),
+    "min_length": pl.Int32(),
+    "max_length": pl.Int32(),
+    "gradient_norm": pl.Float64(),  # of the quartile's rows alone, before the division by a total
+    "share": pl.Float64(),  # of the sum of the four norms; null: nothing has a gradient
 }
 
 GENERATIONS: Schema = {

@@ -7,9 +7,19 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
-from stages.common.tables import ADVANTAGES, GROUP, KEY, PROMPTS, ROLLOUTS, SCORES, STEPS, read_table
+from stages.common.tables import (
+    ADVANTAGES,
+    GRADIENT_SHARES,
+    GROUP,
+    KEY,
+    PROMPTS,
+    ROLLOUTS,
+    SCORES,
+    STEPS,
+    read_table,
+)
+from stages.history.diagnostics import group_metrics, ratio_metrics, share_metrics, spread_metrics, token_metrics
 
-GROUP_KINDS = ("all_correct", "all_wrong", "all_equal", "mixed", "unscorable")
 EVALUATED = (
     "reward",
     "reward_low",
@@ -41,12 +51,6 @@ def reward_metrics(scores: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def group_metrics(advantages: pl.DataFrame) -> dict[str, Any]:
-    """The share of groups of each kind."""
-    kinds = advantages.unique(GROUP)["group_kind"]
-    return {f"groups/{kind}": (kinds == kind).mean() for kind in GROUP_KINDS}
-
-
 def completion_metrics(rollouts: pl.DataFrame) -> dict[str, Any]:
     return {
         "entropy": rollouts["entropy"].cast(pl.Float64).mean(),
@@ -63,7 +67,6 @@ def step_metrics(steps: pl.DataFrame) -> dict[str, Any]:
         "loss": steps["loss"].mean(),
         "grad_norm": steps["grad_norm"].mean(),
         "learning_rate": steps["learning_rate"][-1],
-        "approx_kl": steps["approx_kl"].mean(),
         "optimizer_steps": steps["optimizer_step"][-1],
     }
 
@@ -76,13 +79,21 @@ def token_count(rollouts: pl.DataFrame, prompts: pl.DataFrame) -> int:
 
 
 def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
+    """Everything known of an iteration; of its samples only, as greedy rows are no part of the policy's performance."""
     rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
+    steps = read_table(paths.steps(name), STEPS, ("iteration", "step"))
+    samples = rollouts.filter(kind="sample")
+    scores = read_table(paths.scores(name), SCORES, KEY).filter(kind="sample")
+    scored = samples.join(scores.select(*KEY, "task_reward"), on=KEY, validate="1:1", maintain_order="left")
     return {
-        **reward_metrics(read_table(paths.scores(name), SCORES, KEY)),
+        **reward_metrics(scores),
         **group_metrics(read_table(paths.advantages(name), ADVANTAGES, KEY)),
-        **completion_metrics(rollouts),
-        **step_metrics(read_table(paths.steps(name), STEPS, ("iteration", "step"))),
+        **completion_metrics(samples),
+        **step_metrics(steps),
         "num_tokens": token_count(rollouts, prompts),
+        **token_metrics(rollouts),
+        **spread_metrics(scored),
+        **ratio_metrics(steps),
     }
 
 
@@ -93,18 +104,27 @@ def evaluation_row(name: str) -> dict[str, Any]:
     return {f"eval/{key}": found[key] for key in EVALUATED}
 
 
+def diagnosis_row(name: str) -> dict[str, Any]:
+    """`grad_share/...` of an iteration that was diagnosed."""
+    key = ("iteration", "reduction", "quartile")
+    return share_metrics(read_table(paths.gradient_shares(name), GRADIENT_SHARES, key))
+
+
 def history_frame(last: str, evaluated: Collection[str]) -> pl.DataFrame:
     """One row per iteration from `i0000`, which has only an evaluation, to `last`. `num_tokens` is cumulative.
 
-    Only the iterations in `evaluated` get `eval/...`: files of an older plan may lie beside them.
+    Only the iterations in `evaluated` get `eval/...` and `grad_share/...`: files of an older plan may lie beside them.
     """
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
     rows: list[dict[str, Any]] = []
     for number in range(paths.iteration_number(last) + 1):
         name = paths.iteration_name(number)
         row = training_row(name, prompts) if number else {}
-        rows.append({"iteration": number, **row, **(evaluation_row(name) if name in evaluated else {})})
+        if name in evaluated:
+            row = row | (diagnosis_row(name) if number else {}) | evaluation_row(name)
+        rows.append({"iteration": number, **row})
     frame = pl.DataFrame(rows, infer_schema_length=None)
+    frame = frame.with_columns(pl.col(pl.Null).cast(pl.Float64))  # what no iteration measured
     ordered = ["iteration", *sorted((c for c in frame.columns if c != "iteration"), key=_place(rows))]
     frame = frame.select(ordered).with_columns(pl.col("iteration").cast(pl.Int32))
     if "num_tokens" in frame.columns:

@@ -6,10 +6,16 @@ import random
 import polars as pl
 import pytest
 
-from stages.history.rows import (
+from stages.history.diagnostics import (
     GROUP_KINDS,
-    completion_metrics,
     group_metrics,
+    ratio_metrics,
+    share_metrics,
+    spread_metrics,
+    token_metrics,
+)
+from stages.history.rows import (
+    completion_metrics,
     reward_metrics,
     step_metrics,
     token_count,
@@ -121,7 +127,6 @@ def test_step_metrics():
             "loss": [1.0, 3.0],
             "grad_norm": [0.5, 1.5],
             "learning_rate": [1e-3, 2e-3],
-            "approx_kl": [0.0, 0.5],
             "optimizer_step": [7, 8],
         }
     )
@@ -129,6 +134,76 @@ def test_step_metrics():
         "loss": 2.0,
         "grad_norm": 1.0,
         "learning_rate": 2e-3,  # the last one
-        "approx_kl": 0.25,
         "optimizer_steps": 8,
+    }
+
+
+def test_ratio_metrics_keep_the_extremes():
+    steps = pl.DataFrame(
+        {
+            "approx_kl": [0.0, 0.5],
+            "ratio_mean": [1.0, 1.2],
+            "ratio_min": [0.9, 0.5],
+            "ratio_max": [1.1, 1.4],
+            "clip_low": [0.0, 0.1],
+            "clip_high": [0.0, 0.3],
+            "importance_mean": [None, None],
+            "importance_outside": [None, None],
+            "kl_loss": [0.0, 0.2],
+        },
+        schema_overrides={"importance_mean": pl.Float64, "importance_outside": pl.Float64},
+    )
+    assert ratio_metrics(steps) == {
+        "approx_kl": 0.25,
+        "ratio/mean": pytest.approx(1.1),
+        "ratio/min": 0.5,
+        "ratio/max": 1.4,
+        "clip_ratio/low": 0.05,
+        "clip_ratio/high": 0.15,
+        "importance/mean": None,
+        "importance/outside": None,
+        "kl_loss": 0.1,
+    }
+
+
+def test_spread_by_group_size_and_by_length():
+    # a: std of [1, 0] is sqrt(.5); b: of [1, 0, 0], mean 1/3: sqrt((4 + 1 + 1) / 9 / 2); c: 0; d: one scorable row
+    table = scores({"a": [1, 0, None], "b": [1, 0, 0], "c": [1, 1], "d": [1, None]})
+    lengths = pl.Series([10, 30, 50, 5, 5, 5, 40, 60, 1, 1])  # means 30, 5, 50; d is in no quartile
+    a, b = math.sqrt(0.5), math.sqrt(6 / 9 / 2)
+    assert spread_metrics(table.with_columns(length=lengths)) == {
+        "reward_std/size_2": pytest.approx((a + 0) / 2),
+        "reward_std/size_3": pytest.approx(b),
+        "reward_std/length_q1": pytest.approx(b),
+        "reward_std/length_q2": pytest.approx(a),
+        "reward_std/length_q3": pytest.approx(0.0),
+        "reward_std/length_q4": None,
+    }
+
+
+def test_sampled_and_accepted_tokens():
+    rows = [("a", "sample", True, 5), ("a", "sample", True, 6), ("b", "sample", False, 7), ("b", "sample", False, 8)]
+    rows.append(("a", "greedy", True, 100))
+    table = pl.DataFrame(rows, schema=["prompt_id", "kind", "accepted", "length"], orient="row")
+    assert token_metrics(table.with_columns(iteration=pl.lit(1))) == {
+        "groups/sampled": 2,
+        "groups/accepted": 1,
+        "tokens/sampled": 126,
+        "tokens/accepted": 11,
+    }
+
+
+def test_gradient_shares_have_a_column_each():
+    table = pl.DataFrame(
+        {
+            "reduction": ["token_mean"] * 2 + ["response_mean"] * 2,
+            "quartile": [2, 1] * 2,
+            "share": [0.75, 0.25, 0.5, 0.5],
+        }
+    )
+    assert share_metrics(table) == {
+        "grad_share/response_mean/q1": 0.5,
+        "grad_share/response_mean/q2": 0.5,
+        "grad_share/token_mean/q1": 0.25,
+        "grad_share/token_mean/q2": 0.75,
     }

@@ -1,0 +1,97 @@
+"""The training curve, and the diagnostics section of the history."""
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.show.text import text
+from stages.common import paths
+from stages.common.errors import StageError
+
+HISTORY_COLUMNS = {
+    "iteration": "iteration",
+    "reward": "reward",
+    "reward_std": "std in group",
+    "groups/mixed": "mixed groups",
+    "kl": "KL",
+    "entropy": "entropy",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "cut off",
+    "grad_norm": "grad norm",
+    "eval/reward": "held-out",
+}
+
+
+QUARTERS = {1: "shortest", 2: "2nd", 3: "3rd", 4: "longest"}
+DIAGNOSTICS = {
+    "Groups by kind (shares), groups and tokens sampled and accepted": {
+        "iteration": "iteration",
+        "groups/all_correct": "all correct",
+        "groups/mixed": "mixed",
+        "groups/all_equal": "all equal",
+        "groups/all_wrong": "all wrong",
+        "groups/unscorable": "unscorable",
+        "groups/sampled": "sampled",
+        "groups/accepted": "accepted",
+        "tokens/sampled": "tokens",
+        "tokens/accepted": "accepted",
+    },
+    "Standard deviation of the reward within groups, by quartile of the groups' mean length": {
+        "iteration": "iteration",
+        "reward_std": "all",
+        **{f"reward_std/length_q{number}": name for number, name in QUARTERS.items()},
+    },
+    "How far the update went from the policy that sampled": {
+        "iteration": "iteration",
+        "approx_kl": "approx. KL",
+        "ratio/mean": "mean ratio",
+        "ratio/min": "min",
+        "ratio/max": "max",
+        "clip_ratio/low": "clipped low",
+        "clip_ratio/high": "clipped high",
+        "importance/mean": "sampler weight",
+        "importance/outside": "truncated",
+        "kl_loss": "KL loss",
+    },
+    "Share of the gradient's norm by quartile of completion length, tokens summed": {
+        "iteration": "iteration",
+        **{f"grad_share/sequence_sum/q{number}": name for number, name in QUARTERS.items()},
+    },
+    "The same with each response averaged over its length": {
+        "iteration": "iteration",
+        **{f"grad_share/response_mean/q{number}": name for number, name in QUARTERS.items()},
+    },
+}
+
+
+def read_history() -> pl.DataFrame:
+    if not paths.HISTORY.exists():
+        raise StageError(f"{paths.HISTORY} does not exist yet; `rloo train` or `dvc repro` makes it")
+    return pl.read_parquet(paths.HISTORY)
+
+
+def history(console: Console) -> None:
+    """The training curve, one line per iteration."""
+    frame = read_history()
+    _columns(console, frame, HISTORY_COLUMNS, f"{paths.HISTORY}: {frame.width} columns, these are some")
+
+
+def diagnostics(console: Console) -> None:
+    """The diagnostics section of the history, one table per question; what was never measured is left out."""
+    frame = read_history().filter(pl.col("iteration") > 0)
+    for title, columns in DIAGNOSTICS.items():
+        measured = {c: t for c, t in columns.items() if c in frame.columns and frame[c].null_count() < frame.height}
+        if len(measured) > 1:
+            kept = frame.filter(~pl.all_horizontal(pl.col(c).is_null() for c in measured if c != "iteration"))
+            _columns(console, kept, measured, title)
+
+
+def _columns(console: Console, frame: pl.DataFrame, columns: dict[str, str], title: str) -> None:
+    """Some columns of a frame as a table, under shorter names."""
+    table = Table(title=title)
+    shown = {column: name for column, name in columns.items() if column in frame.columns}
+    for name in shown.values():
+        table.add_column(name, justify="right")
+    for row in frame.select(list(shown)).rows():
+        table.add_row(*map(text, row))
+    console.print(table)

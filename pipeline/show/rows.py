@@ -1,0 +1,98 @@
+"""Rows of an iteration: what was asked, said and scored, and why it counted."""
+
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.show.text import text
+from stages.common import paths
+from stages.common.errors import StageError
+from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, SCORES, read_table
+
+BASELINES = {
+    "reinforce": "no baseline",
+    "moving_average": "average of the scores of past iterations",
+    "batch_mean": "mean score of the batch",
+    "remax": "score of the greedy completion of its prompt",
+    "grpo": "mean score of its group",
+    "dr_grpo": "mean score of its group",
+    "reinforce_pp": "mean score that is taken off",
+    "opo": "mean score of its group, weighted by length",
+    "max_rl": "mean score of its group",
+}
+
+
+def joined(name: str) -> pl.DataFrame:
+    """Everything known about each row of an iteration, by key."""
+    scores = read_table(paths.scores(name), SCORES, KEY)
+    extra = [c for c in scores.columns if "/" in c] + ["kl", "logp_sum", "ref_logp_sum"]
+    prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).select("prompt_id", "prompt")
+    return (
+        read_table(paths.rollouts(name), ROLLOUTS, KEY)
+        .join(scores.select(*KEY, *extra), on=KEY, validate="1:1", maintain_order="left")
+        .join(read_table(paths.advantages(name), ADVANTAGES, KEY), on=KEY, validate="1:1", maintain_order="left")
+        .join(prompts, on="prompt_id", validate="m:1", maintain_order="left")
+    )
+
+
+def rows(console: Console, name: str, prompt_id: str | None, count: int) -> None:
+    """Rows of an iteration: all of one prompt, or those with the highest and the lowest advantage."""
+    frame = joined(name)
+    if prompt_id is not None:
+        frame = frame.filter(pl.col("prompt_id") == prompt_id)
+        if frame.is_empty():
+            raise StageError(f"{paths.rollouts(name)} has no prompt {prompt_id!r}")
+    elif frame.height > 2 * count:
+        ordered = frame.sort("advantage", *KEY, nulls_last=True, descending=[True, False, False, False, False])
+        ordered = ordered.filter("in_loss") if ordered["in_loss"].sum() >= 2 * count else ordered
+        frame = pl.concat([ordered.head(count), ordered.tail(count)])
+    for row in frame.to_dicts():
+        _row(console, row)
+
+
+def _baseline(row: dict[str, Any]) -> str:
+    if row["baseline"] is None:
+        return "none"
+    siblings = f"mean of the scores of its {row['n_scorable'] - 1} scorable siblings"
+    return f"{row['baseline']:.3f}, {siblings if row['estimator'] == 'rloo' else BASELINES[row['estimator']]}"
+
+
+def _advantage(row: dict[str, Any]) -> str:
+    whole, by_token = f"{text(row['advantage'])}, by {row['estimator']}", row["token_advantages"]
+    if by_token is None:
+        return whole
+    return f"{whole}; with the KL to go {by_token[0]:.3f} at the first token, {by_token[-1]:.3f} at the last"
+
+
+def _score(row: dict[str, Any]) -> str:
+    reward = f"{text(row['score'])} = task reward {text(row['task_reward'])}"
+    return reward if row["score"] == row["task_reward"] else f"{reward} - beta * KL"
+
+
+def _row(console: Console, row: dict[str, Any]) -> None:
+    table = Table(
+        show_header=False, title=f"{row['prompt_id']} {row['kind']} {row['sample']}", title_justify="left", width=100
+    )
+    table.add_column(style="bold", width=12)
+    table.add_column(overflow="fold")
+    facts = {
+        "prompt": row["prompt"],
+        "completion": row["completion"],
+        "ended": f"{row['finish_reason']}, {row['length']} tokens, seed {row['seed']}",
+        "rewards": ", ".join(
+            f"{k.split('/')[1]} {text(v)} ({row['status/' + k.split('/')[1]]})"
+            for k, v in row.items()
+            if k.startswith("reward/")
+        ),
+        "KL": f"{row['kl']:.4f} = {row['logp_sum']:.4f} - {row['ref_logp_sum']:.4f}",
+        "score": _score(row),
+        "baseline": _baseline(row),
+        "group": f"{row['group_kind']}, {row['group_size']} rows",
+        "advantage": _advantage(row),
+        "in loss": f"{'yes' if row['in_loss'] else 'no'}: {row['reason']}",
+    }
+    for key, value in facts.items():
+        table.add_row(key, value)
+    console.print(table, markup=False)
