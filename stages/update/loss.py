@@ -77,7 +77,7 @@ def _kl_loss(tokens: Tokens, rows: StepRows, packed: PackedRow, recipe: Recipe, 
     if rows.reference is None:
         raise ValueError("the KL inside the loss needs the reference's log-probs")
     ref_T = rows.column(rows.reference, packed, tokens.logp_T.device)
-    kl_T = kl_terms(tokens.logp_T, ref_T, recipe.kl.estimator)
+    kl_T = kl_terms(tokens, ref_T, recipe.kl)
     return recipe.kl_beta * reduce_terms(kl_T, tokens, recipe.update, totals, of_sequences=False)
 
 

@@ -33,10 +33,11 @@ def float64():
 def ours(monkeypatch):
     """Our loss of rows, given the log-probs of the policy, and the numbers that describe it."""
 
-    def compute(rows, logp_T, update, beta=0.0, totals=None, estimator="k3"):
+    def compute(rows, logp_T, update, beta=0.0, totals=None, estimator="k3", weighted=False):
         monkeypatch.setattr(loss, "row_logprobs", lambda *_: (logp_T, torch.zeros(len(logp_T), 2)))
         settings = Update(learning_rate=1.0, max_grad_norm=1.0, **update)
-        recipe = Recipe(settings, Kl(beta=beta, placement="loss", estimator=estimator), 1.0, CONSTANT_LENGTH)
+        kl = Kl(beta=beta, placement="loss", estimator=estimator, importance_weighted=weighted)
+        recipe = Recipe(settings, kl, 1.0, CONSTANT_LENGTH)
         packed = PackedRow(row_T=[n for n, ids in enumerate(rows["completion_ids"]) for _ in ids])
         meter = Meter()
         parts = loss.micro_batch_loss(None, packed, step_rows(rows), recipe, totals or totals_of(rows), meter)
@@ -115,8 +116,17 @@ def test_loss_and_gradient(tmp_path, ours, name, beta, seed):
         assert 0.05 < mine.clip_high < 0.95
 
 
+@pytest.mark.parametrize("name", ["grpo", "dapo", "cispo"])
+def test_the_weighted_k3_that_trl_has_by_default(tmp_path, ours, name):
+    rows = random_rows(0)
+    _, options, update = CASES[name]
+    logp_T = logp_of(rows)
+    theirs = loss_of(trainer_of("grpo", tmp_path, beta=0.3, **options), loss_inputs(rows), logp_T)
+    assert_equal(ours(rows, logp_T, update, 0.3, weighted=True).loss, theirs, logp_T)
+
+
 def test_on_policy_the_weighted_k3_that_trl_has_by_default_has_the_gradient_of_k2(tmp_path, ours):
-    # TRL multiplies k3 by the ratio, with its gradient: at ratio 1 that of k2. Off-policy it has no counterpart here.
+    # k3 times the ratio, whose gradient counts: at ratio 1 that of k2
     rows = random_rows(0).with_columns(sampler_logprobs="logp")
     _, options, update = CASES["dapo"]
     logp_T = logp_of(rows)

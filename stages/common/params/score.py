@@ -23,12 +23,14 @@ class Kl(Section):
 
     reward: the sequence's k1 is taken off its task reward, before the baseline, without gradient
     reward_to_go: k1 of a token and all after it is taken off the token's advantage, without gradient
-    loss: the estimator is added to each token's loss, with gradient
+    loss: the estimator is added to each token's loss, with gradient; `importance_weighted` multiplies it by the ratio
+    of trained to old policy, with which k1 and k3 have the gradient of the KL, whichever policy sampled
     """
 
     beta: Annotated[float, Field(ge=0)]
     placement: Literal["reward", "reward_to_go", "loss"] = "reward"
     estimator: Literal["k1", "k2", "k3"] = "k1"
+    importance_weighted: bool = False
 
     def beta_in(self, placement: str) -> float:
         """The penalty's weight in one of the three places: `beta` where the penalty is, 0 elsewhere."""
@@ -40,6 +42,8 @@ class Kl(Section):
             raise ValueError(
                 f"estimator {self.estimator} is for placement loss; inside the reward only k1 gives the gradient of KL"
             )
+        if self.placement != "loss" and self.importance_weighted:
+            raise ValueError("importance_weighted is for placement loss: inside the reward there is no ratio")
         return self
 
 

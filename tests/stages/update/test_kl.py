@@ -1,9 +1,13 @@
 """KL inside the loss: the design's values, and what each estimator's gradient is in expectation."""
 
+import math
+
 import pytest
 import torch
 
-from stages.update.kl import kl_terms
+from stages.common.params import Kl
+from stages.update.kl import estimate, kl_terms
+from tests.stages.update.tokens import tokens_of
 
 POLICY = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
 REFERENCE = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
@@ -15,14 +19,14 @@ REFERENCE = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
 )
 def test_values_of_the_design(estimator, expected):
     logp, ref = torch.full((3,), -1.0, dtype=torch.float64), torch.tensor([0.0, -15.0, -30.0], dtype=torch.float64)
-    assert kl_terms(logp, ref, estimator).tolist() == pytest.approx(expected, abs=1e-6)
+    assert estimate(logp - ref, estimator).tolist() == pytest.approx(expected, abs=1e-6)
 
 
 def expectation(estimator):
     """Value and gradient with respect to the logits, by enumeration of the three tokens."""
     logits = POLICY.log().requires_grad_()
     logp = logits.log_softmax(dim=0)
-    terms = kl_terms(logp, REFERENCE.log(), estimator)
+    terms = estimate(logp - REFERENCE.log(), estimator)
     value = (POLICY * terms).sum()
     return value.item(), torch.autograd.grad(value, logits)[0]
 
@@ -52,3 +56,23 @@ def test_k3_is_unbiased_and_its_gradient_is_that_of_the_kl_the_other_way_round()
     assert value == pytest.approx(exact()[0])
     torch.testing.assert_close(gradient, exact(backwards=True)[1], rtol=0, atol=1e-12)
     assert (gradient - exact()[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+@pytest.mark.parametrize("sampler", [POLICY, torch.tensor([0.6, 0.2, 0.2], dtype=torch.float64)], ids=["on", "off"])
+def test_weighted_by_the_ratio_the_gradient_is_that_of_the_kl_on_policy_and_off(estimator, sampler):
+    logits = POLICY.log().requires_grad_()
+    logp = logits.log_softmax(dim=0)
+    weighted = (sampler * estimate(logp - REFERENCE.log(), estimator) * (logp - sampler.log()).exp()).sum()
+    (gradient,) = torch.autograd.grad(weighted, logits)
+    assert weighted.item() == pytest.approx(exact()[0])
+    torch.testing.assert_close(gradient, exact()[1], rtol=0, atol=1e-12)
+
+
+def test_terms_with_and_without_the_ratio():
+    tokens = tokens_of([[-1.0, -2.0]], [[-1.5, -1.0]], [0.0])  # ratios e^.5, e^-1
+    ref = torch.tensor([-2.0, -2.5], dtype=torch.float64)  # k1: 1, .5
+    plain = Kl(beta=1.0, placement="loss")
+    assert kl_terms(tokens, ref, plain).tolist() == pytest.approx([1, 0.5])
+    weighted = plain.model_copy(update={"importance_weighted": True})
+    assert kl_terms(tokens, ref, weighted).tolist() == pytest.approx([math.exp(0.5), 0.5 * math.exp(-1)])
