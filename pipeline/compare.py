@@ -62,8 +62,15 @@ def gradient_cosines(name: str, tables: dict[str, pl.DataFrame], params: Params,
     losses = [loss_weights(rows, table, params.update) for table in tables.values()]
     model = models_of(params.compute).policy(paths.policy(paths.previous(name)))
     packed = micro_batches(rows, params.update.pack_tokens, one_by_one=not takes_block_mask(model))
-    with console.status(f"gradients of {len(losses)} losses on {paths.policy(paths.previous(name))}"):
-        return cosines(gram_matrix(model, packed, losses, params.rollout.temperature))
+    done, text = 0, f"gradients of {len(losses)} losses on {paths.policy(paths.previous(name))}"
+    with console.status(text) as status:
+
+        def progress() -> None:
+            nonlocal done
+            done += 1
+            status.update(f"{text}: {done}/{len(packed)} micro-batches")
+
+        return cosines(gram_matrix(model, packed, losses, params.rollout.temperature, progress))
 
 
 def compare(
@@ -102,7 +109,7 @@ def _print_cosines(console: Console, names: Sequence[str], cosines_EE: Tensor, p
     table = Table(title=f"Cosine between the gradients, reduction {params.update.reduction}")
     table.add_column("")
     for one in names:
-        table.add_column(one, justify="right")
+        table.add_column(one, justify="right", overflow="fold")
     for one, row in zip(names, cosines_EE.tolist(), strict=True):
-        table.add_row(one, *("none" if math.isnan(value) else f"{value:.4f}" for value in row))
+        table.add_row(one, *("none" if math.isnan(value) else f"{value:.3f}" for value in row))
     console.print(table)

@@ -91,7 +91,7 @@ def _columns(console: Console, frame: pl.DataFrame, columns: dict[str, str], tit
     table = Table(title=title)
     shown = {column: name for column, name in columns.items() if column in frame.columns}
     for name in shown.values():
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for row in frame.select(list(shown)).rows():
         table.add_row(*map(text, row))
     console.print(table)

@@ -12,7 +12,7 @@ from stages.common.journal import Journal, seconds_of
 from stages.common.params import Params
 from stages.history.rows import history_frame
 
-TIMED = ("rollout", "score", "advantage", "update", "evaluate")
+TIMED = ("rollout", "score", "advantage", "diagnose", "update", "evaluate")
 
 
 def seconds_frame(last: str) -> pl.DataFrame:

@@ -15,9 +15,9 @@ RAW: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 ABSENT = object()
 
 
-def changed(key: str, value: object) -> dict[str, Any]:
+def changed(key: str, value: object, start: dict[str, Any] = RAW) -> dict[str, Any]:
     """The repository's params with one key set to another value, or taken out."""
-    raw = copy.deepcopy(RAW)
+    raw = copy.deepcopy(start)
     *sections, last = key.split(".")
     place = raw
     for section in sections:
@@ -111,6 +111,19 @@ def test_key_with_a_default_may_be_left_out(key):
         ("rollout.temperature", 0, "greater than 0"),
         ("rollout.temperature", -1.0, "greater than 0"),
         ("score.kl.beta", -0.1, "greater than or equal to 0"),
+        # what methods forbid
+        ("score.kl.placement", "rewards", "'reward', 'reward_to_go' or 'loss'"),
+        ("advantage.clip", 0, "greater than 0"),
+        ("advantage.moving_average.decay", 1.0, "less than 1"),
+        ("advantage.moving_average.window", 0, "greater than or equal to 1"),
+        ("update.objective", "trpo", "'reinforce', 'ppo'"),
+        ("update.reduction", "sum", "'sequence_sum'"),
+        ("update.constant_length", 0, "greater than or equal to 1"),
+        ("update.entropy_bonus", -0.1, "greater than or equal to 0"),
+        ("update.epochs", 0, "greater than or equal to 1"),
+        ("update.ppo.clip_low", 1.5, "less than or equal to 1"),
+        ("update.ppo.clip_high", 0, "greater than 0"),
+        ("update.importance_correction", {"form": "clip"}, "'truncate' or 'mask'"),
         # out of range
         ("seed", -1, "greater than or equal to 0"),
         ("compute.threads", 0, "greater than or equal to 1"),
@@ -167,6 +180,50 @@ def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
     message = str(error.value)
     assert f"params.yaml: {key}" in message
     assert why in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"advantage.estimator": "remax"}, "params.yaml: advantage.estimator remax compares with greedy completions"),
+        ({"score.kl": {"beta": 0.1, "estimator": "k3"}}, "params.yaml: score.kl: estimator k3 is for placement loss"),
+        (
+            {"score.kl": {"beta": 0.1, "placement": "reward_to_go", "importance_weighted": True}},
+            "params.yaml: score.kl: importance_weighted is for placement loss",
+        ),
+        ({"rollout.dynamic_sampling": {"max_prompts": 3}}, "params.yaml: rollout: dynamic_sampling.max_prompts (3)"),
+        (
+            {"rollout.dynamic_sampling": {"max_prompts": 99, "reward": "accuracy"}},
+            "params.yaml: rollout.dynamic_sampling.reward = 'accuracy' is none of score.rewards: constraints",
+        ),
+        ({"update.minibatches": 17}, "params.yaml: update.minibatches (17) are made of whole groups"),
+        ({"update.ppo": {"clip_high": 0.5, "dual_clip": 1.4}}, "params.yaml: update.ppo: dual_clip (1.4)"),
+        (
+            {"update.importance_correction": {"form": "mask", "cap": 0.5, "floor": 0.5}},
+            "params.yaml: update.importance_correction: cap (0.5)",
+        ),
+        (
+            {"score.kl": {"beta": 0.1, "placement": "reward_to_go"}, "update.objective": "gspo"},
+            "params.yaml: score.kl.placement reward_to_go gives each token an advantage of its own",
+        ),
+        (
+            {
+                "score.kl": {"beta": 0.1, "placement": "reward_to_go"},
+                "update.objective": "ppo",
+                "update.ppo": {"ratio": "sequence"},
+            },
+            "params.yaml: score.kl.placement reward_to_go gives each token an advantage of its own",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(changes, told):
+    raw = RAW
+    for key, value in changes.items():
+        raw = changed(key, value, raw)
+    with pytest.raises(ParamsError) as error:
+        parse_params(raw, "params.yaml")
+    assert str(error.value).startswith(told)
+    assert "Value error" not in str(error.value)
 
 
 def test_all_errors_are_told_at_once():

@@ -236,3 +236,17 @@ def test_file_of_the_project_outside_the_room_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParamsError, match=r"move it to stages/score/ and name it stages\.score\.outside_the_room:f"):
         load_function("outside_the_room:f", "score.rewards.a.function")
+
+
+def test_arguments_of_the_params_reach_the_function_by_name(code):
+    code("def f(completions, factor, **columns): return [factor * len(c) for c in completions]")
+    reward = Reward(function=f"{MODULE}:f", arguments={"factor": 0.5})
+    found = reward_columns({"one": reward}, {"completions": ["ab", "abcd"]})
+    assert found["reward/one"].to_list() == [1.0, 2.0]
+
+
+def test_an_argument_called_like_a_column_is_refused(code):
+    code("def f(completions, **columns): return [1.0]")
+    reward = Reward(function=f"{MODULE}:f", arguments={"subject": "x"})
+    with pytest.raises(ParamsError, match=r"score\.rewards\.one\.arguments: \['subject'\] are columns"):
+        reward_columns({"one": reward}, {"completions": ["a"], "subject": ["y"]})
