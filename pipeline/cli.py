@@ -95,6 +95,22 @@ def variance(
     run(Console(), out, beta)
 
 
+@app.command()
+def preset(
+    name: Annotated[str | None, typer.Argument(help="the method; without it, the table of all of them")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,
+) -> None:
+    """Set params.yaml to a named method, and leave what is not part of a method as it is."""
+    from pipeline import preset_table, presets
+
+    if name:
+        presets.change(Console(), name, dry_run=dry_run)
+    elif dry_run:
+        raise StageError("--dry-run: of which preset? `rloo preset` lists them")
+    else:
+        preset_table.show(Console(), presets.read_presets())
+
+
 @show_app.command("history")
 def show_history() -> None:
     """The training curve."""

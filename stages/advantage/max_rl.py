@@ -1,4 +1,4 @@
-"""MaxRL: A_i = (R_i - mean) / mean of the group, for rewards that are not negative.
+"""MaxRL (arXiv 2602.02710): A_i = (R_i - mean) / mean of the group, for rewards that are not negative.
 
 With rewards of 0 and 1 it weighs a prompt by one over its success rate, so that rare successes count more: towards the
 gradient of log E[r] instead of E[r]. A group whose mean score is not above 0 has no success to weigh, and gives exactly
