@@ -4,6 +4,7 @@ LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself.
 """
 
 import shutil
+from pathlib import Path
 
 import polars as pl
 import torch
@@ -20,16 +21,22 @@ from stages.common.tables import ADVANTAGES, KEY, write_table
 
 
 def run(params: Params, journal: Journal) -> None:
-    write_table(pl.DataFrame(schema=ADVANTAGES), ADVANTAGES, KEY, paths.advantages(paths.INITIAL))
-    with publish(paths.optimizer(paths.INITIAL)) as scratch:
-        save_file({}, scratch, metadata={"steps": "0"})
     with publish(paths.policy(paths.INITIAL)) as scratch:
         if params.policy.method == "full":
             shutil.copytree(paths.BASE, scratch)
-            journal.say("full fine-tuning: the initial policy is the base model")
-            return
-        base = load_model(paths.BASE, Runtime(torch.device("cpu"), torch.float32))  # the same bytes on any device
-        model = new_adapter(base, params.policy.lora, seed_of(params.seed, "lora") % 2**63)
-        save_new_adapter(model, scratch)
-        count = sum(parameter.numel() for parameter in trainable(model).values())
-    journal.say(f"LoRA of rank {params.policy.lora.rank}: {count / 1e6:.2f} M trainable parameters")
+            what = "full fine-tuning: the initial policy is the base model"
+        else:
+            what = write_adapter(params, scratch)
+    with publish(paths.optimizer(paths.INITIAL)) as scratch:
+        save_file({}, scratch, metadata={"steps": "0"})
+    write_table(pl.DataFrame(schema=ADVANTAGES), ADVANTAGES, KEY, paths.advantages(paths.INITIAL))
+    journal.say(what)
+
+
+def write_adapter(params: Params, folder: Path) -> str:
+    """A fresh adapter in `folder`; returns what to say of it."""
+    base = load_model(paths.BASE, Runtime(torch.device("cpu"), torch.float32))  # the same bytes on any device
+    model = new_adapter(base, params.policy.lora, seed_of(params.seed, "lora") % 2**63)
+    save_new_adapter(model, folder)
+    count = sum(parameter.numel() for parameter in trainable(model).values())
+    return f"LoRA of rank {params.policy.lora.rank}: {count / 1e6:.2f} M trainable parameters"

@@ -50,7 +50,10 @@ def test_each_iteration_names_the_one_before_it():
     [
         ("i0000", ["evaluate@i0000"]),
         ("i0001", ["rollout@i0001", "score@i0001", "advantage@i0001", "update@i0001"]),
-        ("i0002", ["rollout@i0002", "score@i0002", "advantage@i0002", "update@i0002", "evaluate@i0002"]),
+        (
+            "i0002",
+            ["rollout@i0002", "score@i0002", "advantage@i0002", "diagnose@i0002", "update@i0002", "evaluate@i0002"],
+        ),
     ],
 )
 def test_stages_of_an_iteration(name, stages):
@@ -74,11 +77,16 @@ def test_writing_the_same_plan_again_leaves_the_file_alone(path):
     assert read_plan(path).iterations == 4
 
 
+def training(plan, name):
+    return [stage for stage in plan.stages_of(name) if not stage.startswith(("diagnose", "evaluate"))]
+
+
 @pytest.mark.parametrize(("before", "after"), [((3, 2), (8, 2)), ((4, 2), (5, 2)), ((1, 1), (20, 7))])
 def test_extending_keeps_the_earlier_entries(before, after):
     old, new = make_plan(*before), make_plan(*after)
     assert list(new.as_vars()["iterations"].items())[: before[0]] == list(old.as_vars()["iterations"].items())
-    assert [new.stages_of(name)[:4] for name in old.names] == [old.stages_of(name)[:4] for name in old.names]
+    for name in old.names:
+        assert training(new, name) == training(old, name) != []
 
 
 @pytest.mark.parametrize(("iterations", "every"), [(0, 1), (-1, 1), (1, 0), (3, -2)])
