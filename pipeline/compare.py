@@ -12,12 +12,14 @@ from rich.table import Table
 from torch import Tensor
 
 from stages.advantage.moving_average import Carried, carry_on
-from stages.advantage.side_by_side import advantage_tables, side_by_side, with_estimator
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.files import publish
 from stages.common.params import Estimator, Params, ParamsError
 from stages.common.tables import KEY, SCORES, read_table
+from stages.compare.side_by_side import advantage_tables, side_by_side, with_estimator
+
+SCORE_TOLERANCE = 1e-9
 
 
 def check_names(names: Sequence[str], params: Params, scores: pl.DataFrame) -> None:
@@ -35,7 +37,19 @@ def check_names(names: Sequence[str], params: Params, scores: pl.DataFrame) -> N
         try:
             with_estimator(params, name)
         except ValidationError as error:
-            raise ParamsError(f"params.yaml, with advantage.estimator {name}: {error.errors()[0]['msg']}") from None
+            reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+            raise ParamsError(f"params.yaml, with advantage.estimator {name}: {reason}") from None
+
+
+def check_scores_belong(scores: pl.DataFrame, name: str, params: Params) -> None:
+    """Refuse scores that were made with another KL penalty than params.yaml has: a comparison would mix the two."""
+    kl = params.score.kl
+    expected = pl.col("task_reward") - kl.beta_in("reward") * pl.col("kl")
+    if scores.filter((pl.col("score") - expected).abs() > SCORE_TOLERANCE).height:
+        raise StageError(
+            f"{paths.scores(name)} was made with another penalty than score.kl in params.yaml (beta {kl.beta}, "
+            f"placement {kl.placement}): set it back, or bring the scores up to date with `dvc repro score@{name}`"
+        )
 
 
 def past_of(name: str, params: Params) -> Carried:
@@ -53,8 +67,8 @@ def past_of(name: str, params: Params) -> Carried:
 def gradient_cosines(name: str, tables: dict[str, pl.DataFrame], params: Params, console: Console) -> Tensor:
     """Cosines [E, E] between the gradients, on the policy that sampled, under the reduction of params.yaml."""
     from stages.common.logprobs import takes_block_mask
+    from stages.compare.weights import compared_rows, loss_weights
     from stages.diagnose.gradients import cosines, gram_matrix
-    from stages.diagnose.weights import compared_rows, loss_weights
     from stages.entry import models_of
     from stages.update.batches import micro_batches
 
@@ -79,15 +93,21 @@ def compare(
     """Compute, print and write the comparison."""
     scores = read_table(paths.scores(name), SCORES, KEY)
     check_names(names, params, scores)
+    check_scores_belong(scores, name, params)
     tables = advantage_tables(scores, names, params, lambda own: past_of(name, own))
     frame = side_by_side(scores, tables)
     target = out or paths.DATA / "compare" / f"{name}.parquet"
     with publish(target) as scratch:
         frame.write_parquet(scratch)
     _print_rows(console, name, names, frame, tables)
-    if gradients:
-        _print_cosines(console, names, gradient_cosines(name, tables, params, console), params)
     console.print(f"{target}: one row per completion, a column per estimator", markup=False, highlight=False)
+    if gradients:
+        found = gradient_cosines(name, tables, params, console)
+        _print_cosines(console, names, found, params)
+        beside = target.with_suffix(".cosines.csv")
+        with publish(beside) as scratch:
+            pl.DataFrame({"estimator": names} | dict(zip(names, found.T.tolist(), strict=True))).write_csv(scratch)
+        console.print(f"{beside}: these cosines; KL and entropy inside the loss are no part of them", markup=False)
 
 
 def _print_rows(

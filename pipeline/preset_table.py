@@ -50,7 +50,7 @@ def _kl(of: dict[Key, Any]) -> str:
 
 def _beside(preset: Preset) -> str:
     """What the preset sets beyond the other columns."""
-    columns = {("advantage", "estimator"), *(("update", name) for name in SHOWN)}
+    columns = {("advantage", "estimator"), ("advantage", "outcome_reward"), *(("update", name) for name in SHOWN)}
     sections = {("score", "kl"), ("update", preset.settings["update", "objective"])}
     sections |= {("advantage", preset.settings["advantage", "estimator"])}
     rest = [key for key in preset.settings if key in preset.own - columns and key[:2] not in sections]

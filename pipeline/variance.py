@@ -8,9 +8,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from stages.advantage.variance import study
 from stages.common.errors import StageError
 from stages.common.files import publish
+from stages.enumeration.study import study
 
 ROUNDING = 1e-12  # below it a figure is 0 but for rounding
 COLUMNS = {

@@ -1,17 +1,32 @@
 """What the group-relative estimators share: scores measured from the group's lowest, and their mean.
 
-Measured so, equal scores give exactly 0, whatever their binary fractions.
+Measured so, equal scores give exactly 0, whatever their binary fractions. Where the task rewards are equal and the
+penalty inside the scores differs by no more than what float32 log-probs differ by from one kernel to another, scores
+count as equal too: rounding is no signal, but an optimizer that normalises its steps would make a full step of it.
 """
+
+from collections.abc import Sequence
 
 import polars as pl
 
-from stages.common.tables import GROUP
+from stages.common.tables import EQUAL, GROUP
+
+NOISE = 1e-5
 
 
-def above_group_low() -> tuple[pl.Expr, pl.Expr]:
-    """Each score above the lowest of its group, and that lowest."""
-    low = pl.col("score").min().over(GROUP)
-    return pl.col("score") - low, low
+def same_task_reward(over: Sequence[str] = GROUP) -> pl.Expr:
+    """Whether all scorable rows of the group (or of another key) have one task reward."""
+    reward = pl.when(pl.col("score").is_not_null()).then(pl.col("task_reward"))
+    low, high = reward.min().over(over), reward.max().over(over)
+    return high - low <= EQUAL * pl.max_horizontal(high.abs(), pl.lit(1.0))
+
+
+def above_low(over: Sequence[str] = GROUP) -> tuple[pl.Expr, pl.Expr]:
+    """Each score above the lowest of its group (or of another key), and that lowest."""
+    score = pl.col("score")
+    low, high = score.min().over(over), score.max().over(over)
+    equal = same_task_reward(over) & (high - low <= NOISE)
+    return pl.when(equal).then((score - low) * 0.0).otherwise(score - low), low
 
 
 def group_count() -> pl.Expr:

@@ -2,32 +2,32 @@
 
 import polars as pl
 
-from stages.common.tables import GROUP
+from stages.common.params import Advantage
+from stages.common.signal import has_advantage
+from stages.common.tables import EQUAL, GROUP
 
-EQUAL = 1e-12
 
-
-def describe_groups(scores: pl.DataFrame, correct_reward: float) -> pl.DataFrame:
+def describe_groups(scores: pl.DataFrame, options: Advantage) -> pl.DataFrame:
     """Add `group_size`, `n_scorable` and `group_kind`, all of samples only: a greedy row belongs to the group, but does
-    not count. Kinds speak of the task reward, before any KL.
+    not count. Kinds speak of the `outcome` column: a reward, before any KL.
     """
     is_sample = pl.col("kind") == "sample"
-    reward = pl.when(is_sample).then(pl.col("task_reward"))
+    reward = pl.when(is_sample).then(pl.col("outcome"))
     low, high = reward.min().over(GROUP), reward.max().over(GROUP)
     kind = (
         pl.when(high.is_null())
         .then(pl.lit("unscorable"))
         .when(high - low > EQUAL)
         .then(pl.lit("mixed"))
-        .when(low >= correct_reward - EQUAL)
+        .when(low >= options.correct_reward - EQUAL)
         .then(pl.lit("all_correct"))
-        .when(high.abs() <= EQUAL)
+        .when(high <= options.wrong_reward + EQUAL)
         .then(pl.lit("all_wrong"))
         .otherwise(pl.lit("all_equal"))
     )
     return scores.with_columns(
         group_size=is_sample.sum().over(GROUP),
-        n_scorable=reward.count().over(GROUP),
+        n_scorable=pl.when(is_sample).then(pl.col("score")).count().over(GROUP),
         group_kind=kind,
     )
 
@@ -38,13 +38,13 @@ def decide_loss(advantages: pl.DataFrame, estimator: str) -> pl.DataFrame:
         pl.when(pl.col("kind") == "greedy")
         .then(pl.lit("greedy completion: a baseline, never in the loss"))
         .when(~pl.col("accepted"))
-        .then(pl.lit("its group has no signal: dynamic sampling took another prompt instead"))
+        .then(pl.lit("its group has no signal: left out by dynamic sampling"))
         .when(pl.col("score").is_null())
         .then(pl.lit("not scorable: outside baseline and loss"))
         .when(pl.col("advantage").is_null())
         .then(_why_left_out(estimator))
-        .when(pl.col("advantage") == 0.0)
-        .then(pl.lit("counted: equal to its baseline, no gradient"))
+        .when(~has_advantage())
+        .then(pl.lit("counted: equal to its baseline, advantage 0"))
         .otherwise(pl.lit("counted"))
     )
     return advantages.with_columns(in_loss=pl.col("advantage").is_not_null(), reason=reason)
@@ -56,6 +56,5 @@ def _why_left_out(estimator: str) -> pl.Expr:
     if estimator == "remax":
         return pl.lit("the greedy completion of its prompt is not scorable")
     if estimator == "raft":
-        not_best = pl.lit("left out by the estimator: not the best of its group")
-        return pl.when(pl.col("n_scorable") < 2).then(lonely).otherwise(not_best)
+        return pl.lit("left out by the estimator: not the best of its group")
     return lonely

@@ -8,13 +8,13 @@ includes the sample itself, so that the gradient is not exactly unbiased.
 
 import polars as pl
 
-from stages.advantage.centred import above_group_low, group_count
+from stages.advantage.centred import above_low, group_count
 from stages.common.tables import GROUP
 
 
 def opo(scores: pl.DataFrame) -> pl.DataFrame:
     """Add `baseline` and `advantage`; expects the column `length`. Null as for the other group baselines."""
-    above, low = above_group_low()
+    above, low = above_low()
     length = pl.when(pl.col("score").is_not_null()).then(pl.col("length"))
     weighted = (above * length).sum().over(GROUP) / length.sum().over(GROUP)
     counts = (group_count() >= 2) & pl.col("score").is_not_null()

@@ -8,7 +8,7 @@ of it given the prompt, and the gradient stays unbiased. A group with fewer than
 
 import polars as pl
 
-from stages.advantage.centred import above_group_low, group_count
+from stages.advantage.centred import above_low, group_count
 from stages.common.tables import GROUP
 
 
@@ -17,6 +17,6 @@ def rloo(scores: pl.DataFrame) -> pl.DataFrame:
 
     Expects the columns of `GROUP` and `score` (null: not scorable). Order of rows and of groups does not matter.
     """
-    above, low = above_group_low()
+    above, low = above_low()
     siblings = pl.when(group_count() >= 2).then((above.sum().over(GROUP) - above) / (group_count() - 1))
     return scores.with_columns(baseline=low + siblings, advantage=above - siblings)

@@ -11,32 +11,49 @@ from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.gate import check_advantages, check_centred, check_finite, check_same_keys
 from stages.common.journal import Journal
-from stages.common.params import Params
-from stages.common.tables import ADVANTAGES, GROUP, KEY, SCORES, read_table, write_table
+from stages.common.params import Advantage, Params
+from stages.common.tables import ADVANTAGES, GROUP, KEY, SCORES, TableError, read_table, write_table
+
+NONE = pl.lit(None, dtype=pl.List(pl.Float64))
 
 
 def advantage_table(scores: pl.DataFrame, params: Params, carried: Carried) -> pl.DataFrame:
     """The advantages of one iteration's scores, checked. `carried` is what `read_carried` found."""
-    options = params.advantage
-    columns = (*KEY, "task_reward", "score", "accepted", "token_kl")
-    needed = scores.select(*columns, length=pl.col("ref_logprobs").list.len())
-    described = describe_groups(needed, options.correct_reward)
+    described = describe_groups(needed_columns(scores, params.advantage), params.advantage)
     counted = (pl.col("kind") == "sample") & pl.col("accepted")
     greedy = described.filter(pl.col("kind") == "greedy")
-    estimated = estimate(described.filter(counted), greedy, carried, options)
+    estimated = estimate(described.filter(counted), greedy, carried, params.advantage)
     check_finite(estimated)
-    if options.estimator in CENTRED:
+    if params.advantage.estimator in CENTRED:
         check_centred(estimated)
-    shaped = shape(estimated.with_columns(token_advantages=pl.lit(None, dtype=pl.List(pl.Float64))), params)
-    state = carry_on(carried, estimated["score"], options.moving_average)
-    together = pl.concat([shaped, described.filter(~counted)], how="diagonal").with_columns(
+    shaped = shape(estimated.with_columns(token_advantages=NONE), params)
+    together = pl.concat([shaped, described.filter(~counted)], how="diagonal")
+    decided = decide_loss(together, params.advantage.estimator)
+    check_same_keys(decided, scores, "advantages", "scores")
+    check_advantages(decided)
+    return hand_on(decided, estimated["score"], carried, params).select(list(ADVANTAGES))
+
+
+def needed_columns(scores: pl.DataFrame, options: Advantage) -> pl.DataFrame:
+    """What the estimators and the classes of groups read, as declared columns."""
+    outcome = "task_reward" if options.outcome_reward is None else f"reward/{options.outcome_reward}"
+    if outcome not in scores.columns:
+        raise TableError(f"scores: no column {outcome}, which advantage.outcome_reward names; score again")
+    columns = (*KEY, "task_reward", "score", "accepted", "token_kl", "ref_logprobs")
+    return scores.select(*columns, length=pl.col("ref_logprobs").list.len(), outcome=pl.col(outcome))
+
+
+def hand_on(table: pl.DataFrame, scores: pl.Series, carried: Carried, params: Params) -> pl.DataFrame:
+    """Add which estimator it was, and what the update and the next iteration need beside the advantages."""
+    options = params.advantage
+    average = options.moving_average if options.estimator == "moving_average" else None
+    reference = pl.col("ref_logprobs") if params.score.kl.beta_in("loss") else pl.lit(None)
+    return table.with_columns(
         estimator=pl.lit(options.estimator),
-        carried=pl.lit(state if options.estimator == "moving_average" else None, dtype=pl.List(pl.Float64)),
+        ref_logprobs=reference.cast(ADVANTAGES["ref_logprobs"]),
+        carried=pl.lit(carry_on(carried, scores, average) if average else None, dtype=pl.List(pl.Float64)),
+        carried_form=pl.lit(average.form if average else None, dtype=pl.String),
     )
-    table = decide_loss(together, options.estimator).select(list(ADVANTAGES))
-    check_same_keys(table, scores, "advantages", "scores")
-    check_advantages(table)
-    return table
 
 
 def shape(estimated: pl.DataFrame, params: Params) -> pl.DataFrame:
@@ -58,9 +75,10 @@ def read_carried(name: str, params: Params) -> Carried:
     table = read_table(paths.advantages(before), ADVANTAGES, KEY)
     if before == paths.INITIAL:
         return []
-    if table["carried"].null_count():
+    form = params.advantage.moving_average.form
+    if table.filter(carried_form=form).height < table.height:
         raise StageError(
-            f"{paths.advantages(before)} carries no moving average: another estimator made it. "
+            f"{paths.advantages(before)} carries no moving average of the form {form}: other options made it. "
             f"Run its stage again: python -m stages.advantage {before}"
         )
     return list(table["carried"][0])

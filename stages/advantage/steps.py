@@ -7,18 +7,22 @@ from collections.abc import Callable
 
 import polars as pl
 
+from stages.common.tables import EQUAL
+
 
 def normalise(table: pl.DataFrame) -> pl.DataFrame:
-    """Mean 0 and (population) standard deviation 1 over the batch; equal advantages give exactly 0."""
-    values = _seen_by_loss(table)
-    if values.is_empty():
+    """Mean 0 and (population) standard deviation 1 over the batch; equal advantages give exactly 0, and so does an
+    advantage of 0 where the mean is 0 but for rounding.
+    """
+    values = _seen_by_loss(table).to_numpy()
+    if not len(values):
         return table
-    low = values.min()
-    centre = (values - low).mean()
-    above: pl.Series = values - low - centre
-    deviation = float((above * above).mean() ** 0.5)  # type: ignore[operator]
-    scale = 1.0 / deviation if deviation > 0 else 0.0
-    return _change(table, lambda value: (value - low - centre) * scale)
+    centre, largest = float(values.mean()), float(abs(values).max())
+    if abs(centre) <= EQUAL * largest:
+        centre = 0.0
+    differ = float(values.max() - values.min()) > EQUAL * largest
+    scale = float(((values - centre) ** 2).mean() ** -0.5) if differ else 0.0
+    return _change(table, lambda value: (value - centre) * scale)
 
 
 def clip(table: pl.DataFrame, limit: float) -> pl.DataFrame:

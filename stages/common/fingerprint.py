@@ -1,6 +1,7 @@
 """Content hashes of model folders: how a process knows that a model it holds is the one on disk."""
 
 import os
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def file_hash(path: Path) -> str:
     return held[1]
 
 
-def folder_hash(folder: Path, pattern: str = "*") -> str:
-    """Hash over the names and contents of a folder's files whose names match."""
+def folder_hash(folder: Path, counts: Callable[[Path], bool] = lambda path: True) -> str:
+    """Hash over the names and contents of a folder's files, those that count."""
     digest = blake2b(digest_size=16)
-    for path in sorted(p for p in folder.rglob(pattern) if p.is_file()):
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and counts(p)):
         digest.update(f"{path.relative_to(folder)}\0{file_hash(path)}\0".encode())
     return digest.hexdigest()

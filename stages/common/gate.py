@@ -31,9 +31,9 @@ def check_rollouts(frame: pl.DataFrame, samples_per_prompt: int) -> None:
 
 
 def check_greedy(frame: pl.DataFrame) -> None:
-    """Every prompt has exactly one greedy completion."""
+    """Every accepted prompt has exactly one greedy completion."""
     greedy = (pl.col("kind") == "greedy").sum().over(GROUP)
-    refuse(frame, greedy != 1, "rollouts", "one greedy completion per prompt")
+    refuse(frame, greedy != pl.col("accepted").cast(pl.Int32), "rollouts", "one greedy completion per accepted prompt")
 
 
 def check_scores(frame: pl.DataFrame) -> None:
@@ -59,10 +59,24 @@ def check_finite(frame: pl.DataFrame) -> None:
 
 
 def check_advantages(frame: pl.DataFrame) -> None:
-    """Advantages exist exactly in the loss, and are finite."""
-    table = "advantages"
+    """Advantages exist exactly in the loss and are finite; tokens that have their own have one each."""
+    table, own = "advantages", pl.col("token_advantages")
     refuse(frame, pl.col("advantage").is_null() == pl.col("in_loss"), table, "an advantage exactly where in_loss")
     check_finite(frame)
+    refuse(frame, own.list.len().fill_null(pl.col("length")) != pl.col("length"), table, "one for each token")
+    finite = own.list.eval(pl.element().is_finite().fill_null(value=False)).list.all().fill_null(value=True)
+    refuse(frame, ~finite, table, "token advantages are finite")
+
+
+def check_training_rows(frame: pl.DataFrame, *, needs_reference: bool) -> None:
+    """Rollouts and advantages that were joined speak of the same tokens."""
+    table, length = "advantages", pl.col("completion_ids").list.len()
+    of_rollouts = "made of these rollouts: run its stage again"
+    own = pl.col("token_advantages").list.len().fill_null(length)
+    refuse(frame, own != length, table, f"one token advantage per completion id, {of_rollouts}")
+    if needs_reference:
+        reference = pl.col("ref_logprobs").list.len()
+        refuse(frame, reference != length, table, f"one reference log-prob per completion id, {of_rollouts}")
 
 
 def check_centred(frame: pl.DataFrame) -> None:

@@ -9,8 +9,11 @@ from stages.common.files import publish
 
 Schema = dict[str, pl.DataType]
 
+EQUAL = 1e-12  # task rewards that differ by less are the same
+
 KEY = ("iteration", "prompt_id", "sample", "kind")
 GROUP = ("iteration", "prompt_id")
+BATCH = ("iteration",)
 
 KEY_SCHEMA: Schema = {
     "iteration": pl.Int32(),
@@ -67,7 +70,9 @@ ADVANTAGES: Schema = {
     "group_kind": pl.String(),  # all_correct | all_wrong | all_equal | mixed | unscorable
     "in_loss": pl.Boolean(),
     "reason": pl.String(),
+    "ref_logprobs": pl.List(pl.Float32()),  # where the KL is in the loss; null elsewhere
     "carried": pl.List(pl.Float64()),  # what a moving average hands to the next iteration; null: nothing
+    "carried_form": pl.String(),  # all | window | ema
 }
 
 STEPS: Schema = {
@@ -82,13 +87,14 @@ STEPS: Schema = {
     "loss": pl.Float64(),  # the whole of it
     "kl_loss": pl.Float64(),  # beta times the KL inside the loss
     "grad_norm": pl.Float64(),
-    "learning_rate": pl.Float64(),
+    "learning_rate": pl.Float64(),  # null: nothing had a gradient, and no step was taken
     "approx_kl": pl.Float64(),  # mean over tokens of the trainer's k3 estimate against the sampler
-    "ratio_mean": pl.Float64(),  # of a token, trainer over old policy
+    "ratio_mean": pl.Float64(),  # trainer over old policy, as the objective takes it: of a token or of its sequence
     "ratio_min": pl.Float64(),
     "ratio_max": pl.Float64(),
     "clip_low": pl.Float64(),  # share of the tokens whose ratio was clipped; null: the objective does not clip
     "clip_high": pl.Float64(),
+    "clip_dual": pl.Float64(),
     "importance_mean": pl.Float64(),  # weight of trainer over sampler; null: no correction
     "importance_outside": pl.Float64(),  # share of the tokens whose weight was truncated or masked
     "entropy": pl.Float64(),

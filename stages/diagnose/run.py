@@ -8,12 +8,13 @@ from stages.common.logprobs import takes_block_mask
 from stages.common.packing import PackedRow
 from stages.common.params import Params
 from stages.common.policy import Models
+from stages.common.signal import has_advantage
 from stages.common.tables import GRADIENT_SHARES, write_table
 from stages.diagnose.gradients import gram_matrix
 from stages.diagnose.quartiles import QUARTILES, add_quartile, quartile_weights, share_table
 from stages.update.batches import micro_batches
-from stages.update.rows import has_gradient, step_rows
-from stages.update.run import training_rows
+from stages.update.rows import step_rows
+from stages.update.training_rows import training_rows
 
 
 def by_quartile(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
@@ -23,9 +24,11 @@ def by_quartile(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> lis
 
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
-    rows = add_quartile(training_rows(name).filter("in_loss")).with_row_index("index")
+    rows = add_quartile(training_rows(name, needs_reference=False).filter("in_loss")).with_row_index("index")
     model = models.policy(paths.policy(paths.previous(name)))
-    packed = by_quartile(rows.filter(has_gradient()), params.update.pack_tokens, one_by_one=not takes_block_mask(model))
+    packed = by_quartile(
+        rows.filter(has_advantage()), params.update.pack_tokens, one_by_one=not takes_block_mask(model)
+    )
     values, done = step_rows(rows), 0
 
     def progress() -> None:

@@ -48,6 +48,7 @@ def ratio_metrics(steps: pl.DataFrame) -> dict[str, Any]:
         "ratio/max": steps["ratio_max"].max(),
         "clip_ratio/low": steps["clip_low"].mean(),
         "clip_ratio/high": steps["clip_high"].mean(),
+        "clip_ratio/dual": steps["clip_dual"].mean(),
         "importance/mean": steps["importance_mean"].mean(),
         "importance/outside": steps["importance_outside"].mean(),
         "kl_loss": steps["kl_loss"].mean(),

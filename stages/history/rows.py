@@ -62,11 +62,11 @@ def completion_metrics(rollouts: pl.DataFrame) -> dict[str, Any]:
 
 
 def step_metrics(steps: pl.DataFrame) -> dict[str, Any]:
-    """Of the optimizer steps of an iteration: the last learning rate, the mean of everything else."""
+    """Of the optimizer steps of an iteration: the last learning rate (of a step that was taken), means else."""
     return {
         "loss": steps["loss"].mean(),
         "grad_norm": steps["grad_norm"].mean(),
-        "learning_rate": steps["learning_rate"][-1],
+        "learning_rate": steps["learning_rate"].drop_nulls().last() if steps["learning_rate"].count() else None,
         "optimizer_steps": steps["optimizer_step"][-1],
     }
 

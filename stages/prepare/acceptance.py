@@ -13,7 +13,7 @@ from stages.common.files import publish
 from stages.common.fingerprint import folder_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.score.rewards import ROOM
+from stages.score.rewards import ROOM, check_functions
 
 
 def acceptance(params: Params) -> dict[str, Any]:
@@ -25,11 +25,12 @@ def acceptance(params: Params) -> dict[str, Any]:
         "accepted": "groups with different rewards",
         "reward": options.reward or "task_reward",
         "rewards": {name: reward.model_dump() for name, reward in params.score.rewards.items()},
-        "code": folder_hash(ROOM, "*.py"),
+        "code": folder_hash(ROOM, lambda path: "__pycache__" not in path.parts),
     }
 
 
 def run(params: Params, journal: Journal) -> None:
+    check_functions(params)  # nothing has been sampled yet
     found = acceptance(params)
     with publish(paths.ACCEPTANCE) as scratch:
         scratch.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -12,11 +12,10 @@ it takes does not depend on what earlier iterations needed.
 import polars as pl
 
 from stages.common.params import DynamicSampling, Params
+from stages.common.tables import EQUAL
 from stages.rollout.order import prompts_of
 from stages.rollout.source import Source
 from stages.score.rewards import reward_columns, reward_inputs
-
-EQUAL = 1e-12
 
 
 def sample_until_signal(source: Source, options: DynamicSampling) -> pl.DataFrame:
@@ -24,7 +23,10 @@ def sample_until_signal(source: Source, options: DynamicSampling) -> pl.DataFram
     wanted = source.params.rollout.prompts_per_iteration
     ids = source.prompts["prompt_id"].to_list()
     places = prompts_of(ids, source.params.seed, source.iteration, options.max_prompts)
-    left = list({prompt_id: (place, prompt_id) for place, prompt_id in places}.values())  # each prompt once
+    first: dict[str, int] = {}
+    for place, prompt_id in places:
+        first.setdefault(prompt_id, place)  # a prompt that the epochs bring twice is sampled once
+    left = [(place, prompt_id) for prompt_id, place in first.items()]
     rounds: list[pl.DataFrame] = []
     accepted = 0
     while left and accepted < wanted:

@@ -1,7 +1,8 @@
 """Which prompts an iteration takes: an endless sequence of epochs, each a seeded shuffle of all training prompts.
 
-Iteration i takes positions (i-1) * n to i * n - 1. Every prompt occurs exactly once per epoch, whatever n is. Where an
-iteration spans two epochs a prompt may occur twice in it: it is then one group with twice the samples.
+Iteration i owns positions (i-1) * n to i * n - 1: its prompts, or, with dynamic sampling, those that it may take. So
+every prompt occurs exactly once per epoch, whatever n is; with dynamic sampling, at most once. Where an iteration spans
+two epochs a prompt may occur twice in it: it is then one group with twice the samples.
 """
 
 from collections.abc import Sequence

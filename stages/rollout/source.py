@@ -33,8 +33,12 @@ class Source:
         return self._rows({p: [s.seed for s in group] for p, group in slots.items()}, keys, "sample")
 
     def greedy(self, samples: pl.DataFrame) -> pl.DataFrame:
-        """The greedy completion of each prompt that was sampled; sampled apart, so that it changes no sample."""
-        first = samples.group_by("prompt_id", maintain_order=True).agg(pl.col("position", "accepted").first())
+        """The greedy completion of each accepted prompt; sampled apart, so that it changes no sample."""
+        first = (
+            samples.filter("accepted")
+            .group_by("prompt_id", maintain_order=True)
+            .agg(pl.col("position", "accepted").first())
+        )
         keys = [{"sample": 0, "seed": None, **row} for row in first.to_dicts()]
         return self._rows({row["prompt_id"]: [0] for row in keys}, keys, "greedy")
 

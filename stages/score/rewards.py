@@ -56,9 +56,19 @@ def load_function(spec: str, option: str) -> Function:
 def check_functions(params: Params) -> None:
     """Load every function that params.yaml names, so that a wrong name is told before anything is sampled."""
     for name, reward in params.score.rewards.items():
-        load_function(reward.function, f"score.rewards.{name}.function")
+        function = load_function(reward.function, f"score.rewards.{name}.function")
+        check_arguments(function, reward, f"score.rewards.{name}.arguments")
     if params.evaluate.parts is not None:
         load_function(params.evaluate.parts, "evaluate.parts")
+
+
+def check_arguments(function: Function, reward: Reward, option: str) -> None:
+    """Refuse arguments that the function does not take; those that it lacks may be columns of the prompts."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    unknown = [name for name in reward.arguments if name not in parameters and not takes_all]
+    if unknown:
+        raise ParamsError(f"params.yaml: {option}: {reward.function} takes no {', '.join(unknown)}")
 
 
 def call(function: Function, inputs: dict[str, list[Any]], option: str) -> list[Any]:

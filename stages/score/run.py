@@ -34,6 +34,20 @@ def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: J
     return rows.with_columns(column)
 
 
+def score_rows(rows: pl.DataFrame, params: Params) -> pl.DataFrame:
+    """The rewards of all rows, in their order. Greedy rows are scored in a call of their own: what a function makes of
+    the samples must not depend on whether there are any.
+    """
+    numbered = rows.with_row_index("_row")
+    kinds = [numbered.filter(kind=kind) for kind in ("sample", "greedy")]
+    scored = [
+        reward_columns(params.score.rewards, reward_inputs(part.drop("_row"))).with_columns(part["_row"])
+        for part in kinds
+        if part.height
+    ]
+    return pl.concat(scored).sort("_row").drop("_row")
+
+
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
@@ -42,7 +56,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
         raise StageError(f"{paths.PROMPTS}: columns {shared} have names that rollouts use; rename them in the dataset")
     rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
     refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
-    rewards = reward_columns(params.score.rewards, reward_inputs(rows))
+    rewards = score_rows(rows, params)
     referenced = add_kl(add_reference(rows, models, params, journal))
     scored = add_score(referenced.hstack(rewards), params.score.kl.beta_in("reward"))
     counts = (pl.col("kind") == "sample") & pl.col("accepted")
@@ -53,7 +67,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     refuse(referenced, pl.col("ref_logprobs").list.len() != pl.col("length"), "scores", "one log-prob per token")
     check_scores(table)
     write_table(table, schema, KEY, paths.scores(name))
-    journal.say(_summary(table))
+    journal.say(_summary(table.filter(kind="sample")))
 
 
 def _summary(table: pl.DataFrame) -> str:

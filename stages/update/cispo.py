@@ -16,4 +16,4 @@ def cispo(tokens: Tokens, options: Cispo) -> Terms:
     ratio_T = tokens.log_ratio().detach().exp()
     low, high = 0.0 if options.clip_low is None else 1 - options.clip_low, 1 + options.clip_high
     loss_T = -(ratio_T.clamp(low, high) * tokens.advantage_T * tokens.logp_T)
-    return Terms(loss_T, torch.lt(ratio_T, low), torch.gt(ratio_T, high))
+    return Terms(loss_T, ratio_T, torch.lt(ratio_T, low), torch.gt(ratio_T, high))

@@ -6,8 +6,8 @@ What is clipped is then a sequence, as what is rewarded is, and lengths do not b
 three orders of magnitude narrower than that of token ratios.
 """
 
-from stages.common.params import Gspo, Ppo
-from stages.update.ppo import clipped
+from stages.common.params import Gspo
+from stages.update.ppo import Bounds, clipped
 from stages.update.tokens import Terms, Tokens
 
 
@@ -15,4 +15,4 @@ def gspo(tokens: Tokens, options: Gspo) -> Terms:
     """One term per sequence."""
     mean_R = tokens.sum_rows(tokens.log_ratio()) / tokens.length_R
     ratio_T = tokens.spread(mean_R).exp()
-    return clipped(tokens, ratio_T, Ppo(clip_low=options.clip_low, clip_high=options.clip_high), by_sequence=True)
+    return clipped(tokens, ratio_T, Bounds(options.clip_low, options.clip_high), of_sequences=True)

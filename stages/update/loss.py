@@ -41,41 +41,30 @@ def micro_batch_loss(
 ) -> Parts:
     """Forward pass and loss, with gradient. Without KL, entropy bonus and weights it is the objective alone."""
     logp_T, logits_TV = row_logprobs(model, packed, recipe.temperature)
-    tokens = rows.tokens(packed, logp_T, old_is_now=recipe.update.importance_correction is not None)
+    corrected = recipe.update.importance_correction is not None
+    tokens = rows.tokens(packed, logp_T, old_is_now=corrected)
+    sampler_T = rows.column(rows.sampler, packed, logp_T.device)
     bonus = recipe.update.entropy_bonus
     entropy_T = entropy(logits_TV if bonus else logits_TV.detach())
+    terms = objective_terms(tokens, recipe.update)
+    meter.add(tokens, terms, sampler_T, entropy_T)
+    weighted_T = terms.loss_T * _weights(tokens, sampler_T, recipe, meter) if corrected else terms.loss_T
     return Parts(
-        policy=_policy_loss(tokens, rows, packed, recipe, totals, meter, entropy_T),
-        kl=_kl_loss(tokens, rows, packed, recipe, totals),
+        policy=reduce_terms(weighted_T, tokens, recipe.update, totals, of_sequences=terms.of_sequences),
+        kl=_kl_loss(tokens, rows, packed, recipe, totals) if recipe.kl_beta else 0.0,
         entropy=bonus * entropy_T.sum() / totals.tokens if bonus else 0.0,
     )
 
 
-def _policy_loss(
-    tokens: Tokens,
-    rows: StepRows,
-    packed: PackedRow,
-    recipe: Recipe,
-    totals: Totals,
-    meter: Meter,
-    entropy_T: Tensor,
-) -> Tensor:
-    terms = objective_terms(tokens, recipe.update)
-    sampler_T = rows.column(rows.sampler, packed, tokens.logp_T.device)
-    meter.add(tokens, terms, sampler_T, entropy_T)
-    loss_T = terms.loss_T
-    if recipe.update.importance_correction is not None:
-        weight_T, outside_T = importance_weights(tokens, sampler_T, recipe.update.importance_correction)
-        meter.add_importance(weight_T, outside_T)
-        loss_T = loss_T * weight_T
-    return reduce_terms(loss_T, tokens, recipe.update, totals, of_sequences=terms.of_sequences)
+def _weights(tokens: Tokens, sampler_T: Tensor, recipe: Recipe, meter: Meter) -> Tensor:
+    assert recipe.update.importance_correction is not None
+    weight_T, outside_T = importance_weights(tokens, sampler_T, recipe.update.importance_correction)
+    meter.add_importance(weight_T, outside_T)
+    return weight_T
 
 
-def _kl_loss(tokens: Tokens, rows: StepRows, packed: PackedRow, recipe: Recipe, totals: Totals) -> Tensor | float:
-    if not recipe.kl_beta:
-        return 0.0
-    if rows.reference is None:
-        raise ValueError("the KL inside the loss needs the reference's log-probs")
+def _kl_loss(tokens: Tokens, rows: StepRows, packed: PackedRow, recipe: Recipe, totals: Totals) -> Tensor:
+    assert rows.reference is not None, "training rows bring the reference's log-probs where the KL is in the loss"
     ref_T = rows.column(rows.reference, packed, tokens.logp_T.device)
     kl_T = kl_terms(tokens, ref_T, recipe.kl)
     return recipe.kl_beta * reduce_terms(kl_T, tokens, recipe.update, totals, of_sequences=False)

@@ -3,12 +3,20 @@
 Dimension suffixes: T completion tokens of a micro-batch.
 """
 
-import torch
 from torch import Tensor
 
 from stages.update.tokens import Terms, Tokens
 
-MEANS = ("approx_kl", "ratio_mean", "clip_low", "clip_high", "importance_mean", "importance_outside", "entropy")
+MEANS = (
+    "approx_kl",
+    "ratio_mean",
+    "clip_low",
+    "clip_high",
+    "clip_dual",
+    "importance_mean",
+    "importance_outside",
+    "entropy",
+)
 
 
 class Meter:
@@ -17,20 +25,20 @@ class Meter:
     def __init__(self) -> None:
         self.tokens = 0
         self._sums: dict[str, float] = {}
-        self._log_ratio_range = (float("inf"), float("-inf"))
+        self._ratio_range = (float("inf"), float("-inf"))
 
     def add(self, tokens: Tokens, terms: Terms, sampler_T: Tensor, entropy_T: Tensor) -> None:
-        """`approx_kl` is k3 of policy and sampler, `ratio` that of the objective; entropies in nats."""
+        """`approx_kl` is k3 of policy and sampler, by token; the ratio is the one that the objective looks at."""
         self.tokens += len(sampler_T)
         drift_T = (tokens.logp_T.detach() - sampler_T).double()
         self._sum("approx_kl", drift_T.exp() - 1 - drift_T)
-        log_ratio_T = tokens.log_ratio().detach().double()
-        self._sum("ratio_mean", log_ratio_T.exp())
+        self._sum("ratio_mean", terms.ratio_T)
         self._sum("entropy", entropy_T)
         self._sum("clip_low", terms.clipped_low_T)
         self._sum("clip_high", terms.clipped_high_T)
-        low, high = self._log_ratio_range
-        self._log_ratio_range = min(low, float(log_ratio_T.min())), max(high, float(log_ratio_T.max()))
+        self._sum("clip_dual", terms.clipped_dual_T)
+        low, high = self._ratio_range
+        self._ratio_range = min(low, float(terms.ratio_T.min())), max(high, float(terms.ratio_T.max()))
 
     def add_importance(self, weight_T: Tensor, outside_T: Tensor) -> None:
         self._sum("importance_mean", weight_T)
@@ -44,6 +52,6 @@ class Meter:
         """Columns of the steps table; null where nothing was measured."""
         if not self.tokens:
             return dict.fromkeys((*MEANS, "ratio_min", "ratio_max"))
-        low, high = torch.tensor(self._log_ratio_range, dtype=torch.float64).exp().tolist()
+        low, high = self._ratio_range
         means = {name: self._sums[name] / self.tokens if name in self._sums else None for name in MEANS}
         return means | {"ratio_min": low, "ratio_max": high}

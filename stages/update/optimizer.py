@@ -61,10 +61,10 @@ class StoredAdamW:
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 parameter.grad = None
 
-    def step(self) -> tuple[float, float]:
+    def step(self) -> tuple[float, float | None]:
         """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate.
 
-        Gradients that are all zero move nothing, not even by momentum: no step is taken, and the rate is 0.
+        Gradients that are all zero move nothing, not even by momentum: no step is taken, and there is no rate.
         """
         rate = learning_rate(self.step_count + 1, self.settings.learning_rate, self.settings.schedule)
         self.adamw.param_groups[0]["lr"] = rate
@@ -73,7 +73,7 @@ class StoredAdamW:
             raise OptimizerError(f"optimizer step {self.step_count + 1}: the gradient's norm is {norm.item()}")
         if norm == 0:
             self.adamw.zero_grad(set_to_none=True)
-            return 0.0, 0.0
+            return 0.0, None
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         self.step_count += 1

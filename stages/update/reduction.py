@@ -6,8 +6,10 @@
     constant_length    as sequence_sum, over a constant length                    divisor N * constant_length
 
 N and the number of tokens are those of all rows in the loss of the optimizer step: they depend neither on micro-batches
-nor on rows that are skipped because they have no gradient. Objectives with one term per sequence have that term on each
-of its tokens; its sum over them is no sensible quantity, so that sequence_sum averages it over the sequences too.
+nor on rows that are skipped because they have no gradient. A term that belongs to a whole sequence stands on each of
+its tokens. The product ratio of `ppo` has the sum over tokens inside already: its terms go with sequence_sum, which
+then averages them over sequences. The mean ratio of `gspo` goes with the other three, under which it has the gradient
+of `reinforce` on-policy.
 
 Dimension suffixes: T tokens of a micro-batch, R its rows.
 """

@@ -8,4 +8,4 @@ from stages.update.tokens import Terms, Tokens
 
 def reinforce(tokens: Tokens) -> Terms:
     """One term per token."""
-    return Terms(-(tokens.advantage_T * tokens.logp_T))
+    return Terms(-(tokens.advantage_T * tokens.logp_T), tokens.log_ratio().detach().exp())

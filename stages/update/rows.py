@@ -53,12 +53,6 @@ def step_rows(rows: pl.DataFrame) -> StepRows:
             [advantage] * length if tokens is None else tokens
             for tokens, (advantage, length) in zip(own, whole, strict=True)
         ],
-        reference=rows["ref_logprobs"].to_list() if "ref_logprobs" in rows.columns else None,
+        reference=rows["ref_logprobs"].to_list() if rows["ref_logprobs"].null_count() == 0 else None,
         old=rows["old_logprobs"].to_list() if "old_logprobs" in rows.columns else None,
     )
-
-
-def has_gradient() -> pl.Expr:
-    """Whether any advantage of the row differs from zero."""
-    by_token = pl.col("token_advantages").list.eval(pl.element() != 0.0).list.any()
-    return pl.when(pl.col("token_advantages").is_null()).then(pl.col("advantage") != 0.0).otherwise(by_token)

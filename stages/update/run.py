@@ -7,32 +7,18 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.files import publish
-from stages.common.gate import check_same_keys
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
 from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models, save_policy, trainable
-from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, SCORES, STEPS, read_table, write_table
+from stages.common.signal import has_advantage
+from stages.common.tables import STEPS, write_table
 from stages.update.batches import micro_batches, minibatches
 from stages.update.optimizer import StoredAdamW
 from stages.update.recipe import Recipe, recipe_of
-from stages.update.rows import has_gradient
 from stages.update.step import optimizer_step
-
-
-def training_rows(name: str) -> pl.DataFrame:
-    """Rollouts, reference log-probs, advantages and prompt ids by key, of the samples that may be trained on."""
-    rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
-    advantages = read_table(paths.advantages(name), ADVANTAGES, KEY)
-    reference = read_table(paths.scores(name), SCORES, KEY).select(*KEY, "ref_logprobs")
-    prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).select("prompt_id", "prompt_ids")
-    check_same_keys(rollouts, advantages, "rollouts", "advantages")
-    check_same_keys(rollouts, reference, "rollouts", "scores")
-    rows = rollouts.join(advantages, on=KEY, validate="1:1", maintain_order="left")
-    rows = rows.join(reference, on=KEY, validate="1:1", maintain_order="left")
-    rows = rows.join(prompts, on="prompt_id", validate="m:1", maintain_order="left")
-    return rows.filter((pl.col("kind") == "sample") & pl.col("accepted"))
+from stages.update.training_rows import training_rows
 
 
 def add_old(model: Any, rows: pl.DataFrame, recipe: Recipe, *, one_by_one: bool, journal: Journal) -> pl.DataFrame:
@@ -64,7 +50,7 @@ def run_steps(
     steps: list[dict[str, Any]] = []
     for number, (epoch, batch) in enumerate(batches_of(rows, iteration, params), start=1):
         in_loss = batch.filter("in_loss").with_row_index("index")
-        computed = in_loss.filter(has_gradient()) if recipe.only_advantages else in_loss
+        computed = in_loss.filter(has_advantage()) if recipe.only_advantages else in_loss
         packed = micro_batches(computed, params.update.pack_tokens, one_by_one=one_by_one)
         done = 0
 
@@ -75,7 +61,7 @@ def run_steps(
             journal.progress(done, total, unit)
 
         row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress)
-        if row["grad_norm"] == 0.0:
+        if not row["grad_norm"]:
             journal.say(f"step {number}: no row has a gradient; weights and optimizer state stay as they are")
         steps.append({"iteration": iteration, "step": number, "epoch": epoch, "rows": batch.height, **row})
     return steps
@@ -83,7 +69,7 @@ def run_steps(
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     iteration, before = paths.iteration_number(name), paths.previous(name)
-    rows = training_rows(name)
+    rows = training_rows(name, needs_reference=params.score.kl.beta_in("loss") > 0)
     model = models.policy(paths.policy(before))
     optimizer = StoredAdamW(trainable(model), params.update)
     optimizer.load(paths.optimizer(before))

@@ -16,4 +16,4 @@ def sapo(tokens: Tokens, options: Sapo) -> Terms:
     ratio_T, advantage_T = tokens.log_ratio().exp(), tokens.advantage_T
     tau_T = torch.full_like(ratio_T, options.temperature_negative)
     tau_T[advantage_T > 0] = options.temperature_positive
-    return Terms(-(torch.sigmoid(tau_T * (ratio_T - 1)) * 4 / tau_T * advantage_T))
+    return Terms(-(torch.sigmoid(tau_T * (ratio_T - 1)) * 4 / tau_T * advantage_T), ratio_T.detach())

@@ -38,7 +38,7 @@ def optimizer_step(
         sums["loss"] += scalar(parts.total)
         sums["kl_loss"] += scalar(parts.kl)
         progress()
-    norm, rate = optimizer.step() if micro_batches else (0.0, 0.0)
+    norm, rate = optimizer.step() if micro_batches else (0.0, None)
     return {
         "optimizer_step": optimizer.step_count,
         "rows_in_loss": rows.height,

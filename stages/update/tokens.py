@@ -43,8 +43,10 @@ class Terms:
     """
 
     loss_T: Tensor
+    ratio_T: Tensor  # that the objective looks at, without gradient
     clipped_low_T: Tensor | None = None  # boolean; None: the objective does not clip
     clipped_high_T: Tensor | None = None
+    clipped_dual_T: Tensor | None = None  # negative advantages whose ratio the dual clip bounds
     of_sequences: bool = False
 
 

@@ -20,8 +20,10 @@ REPOSITORY = (ROOT / "params.yaml").read_bytes()
 PRESETS = read_presets()
 METHOD_SECTIONS = {"rollout": ["greedy", "dynamic_sampling"], "score": ["kl"], "advantage": None, "update": None}
 NO_METHOD = {  # options of `advantage` and `update` that a preset never touches
-    "correct_reward", "learning_rate", "schedule", "betas", "eps", "weight_decay", "max_grad_norm", "pack_tokens",
+    "correct_reward", "wrong_reward", "learning_rate", "schedule", "betas", "eps", "weight_decay", "max_grad_norm",
+    "pack_tokens",
 }  # fmt: skip
+FILLED_IN = (OVERLONG, ("rollout", "dynamic_sampling"), ("advantage", "outcome_reward"))
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_is_valid_and_sets_what_it_says(params, name):
     load_params(params)  # as every stage reads it
     raw = content(params)
     for key, value in PRESETS[name].settings.items():
-        if name != "dapo" or key not in (OVERLONG, ("rollout", "dynamic_sampling")):
+        if name != "dapo" or key not in FILLED_IN:
             assert get(raw, key) == (ABSENT if key == OVERLONG else value), key
 
 

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import app, main
-from stages.advantage.variance import GROUP_SIZES, estimators, example
+from stages.enumeration.study import GROUP_SIZES, estimators, example
 
 
 @pytest.fixture

@@ -52,7 +52,8 @@ class Advantage(Section):
     """The estimator and its options; one file each in `stages/advantage/`. Then, as steps of their own, both off:
     `normalise` to mean 0 and standard deviation 1 over the batch, and `clip` to [-clip, clip].
 
-    `correct_reward`: the task reward that counts as fully correct when groups are classed.
+    `outcome_reward`: by which reward groups are classed (null: the task reward); `correct_reward` and above is fully
+    correct, `wrong_reward` and below fully wrong. Classes are reported, and change no advantage.
     """
 
     estimator: Estimator = "rloo"
@@ -62,4 +63,6 @@ class Advantage(Section):
     reinforce_pp: ReinforcePp = ReinforcePp()
     normalise: Literal["none", "batch"] = "none"
     clip: Positive | None = None
+    outcome_reward: str | None = None
     correct_reward: float = 1.0
+    wrong_reward: float = 0.0

@@ -24,7 +24,7 @@ class Rollout(Section):
     """
 
     prompts_per_iteration: Count
-    samples_per_prompt: Annotated[int, Field(ge=2)]
+    samples_per_prompt: Count
     max_new_tokens: Count
     temperature: Positive
     top_p: float = 1.0

@@ -44,6 +44,8 @@ class Kl(Section):
             )
         if self.placement != "loss" and self.importance_weighted:
             raise ValueError("importance_weighted is for placement loss: inside the reward there is no ratio")
+        if self.importance_weighted and self.estimator == "k2":
+            raise ValueError("importance_weighted with estimator k2 has the gradient of no KL: take k1 or k3")
         return self
 
 

@@ -18,6 +18,7 @@ from stages.advantage.reinforce import reinforce
 from stages.advantage.reinforce_pp import reinforce_pp
 from stages.advantage.remax import remax
 from stages.advantage.rloo import rloo
+from stages.common.params import Advantage
 from stages.common.tables import KEY
 
 ESTIMATORS = {
@@ -47,7 +48,10 @@ def frame(groups, lengths=None):
     ]
     schema = {"score": pl.Float64, "task_reward": pl.Float64}
     return pl.DataFrame(rows, schema_overrides=schema).with_columns(
-        length=pl.Series(lengths or [1] * len(rows), dtype=pl.UInt32), accepted=pl.lit(True)
+        length=pl.Series(lengths or [1] * len(rows), dtype=pl.UInt32),
+        accepted=pl.lit(True),
+        outcome="task_reward",
+        token_advantages=pl.lit(None, dtype=pl.List(pl.Float64)),
     )
 
 
@@ -98,7 +102,7 @@ def approx(values):
         (
             "raft",
             {"a": [0, 2, 1], "b": [1, 1], "c": [3, None], "d": [5, 5, 1]},
-            [NONE, 1, NONE] + [NONE] * 4 + [1, 1, NONE],
+            [NONE, 1, NONE, 1, 1, 1, NONE, 1, 1, NONE],
         ),
         # mean 1/4: .75 / .25, -.25 / .25; mean 0: 0
         ("max_rl", {"a": [1, 0, 0, 0], "b": [0, 0], "c": [-1, 1]}, [3, -1, -1, -1, 0, 0, 0, 0]),
@@ -122,6 +126,7 @@ NEEDS_NO_SIBLING = (
     "batch_mean",
     "batch_mean, left out",
     "reinforce_pp, batch",
+    "raft",
 )
 GROUPS = {"a": [0.1, 0.7, 0.3, 0.7], "b": [None, 0.2], "c": [1 / 3] * 3, "d": [0.5, None, 0.9], "e": [None, None]}
 
@@ -159,7 +164,7 @@ def test_advantages_of_a_group_sum_to_zero(name):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_unscorable_rows_and_lonely_rows(name):
-    table = decide_loss(ESTIMATORS[name](describe_groups(frame(GROUPS), 1.0)), name)
+    table = decide_loss(ESTIMATORS[name](describe_groups(frame(GROUPS), Advantage())), name)
     unscorable = table.filter(pl.col("score").is_null())
     assert unscorable["advantage"].null_count() == unscorable.height == 4
     assert not unscorable["in_loss"].any()
@@ -170,7 +175,7 @@ def test_unscorable_rows_and_lonely_rows(name):
 
 
 def test_raft_says_why_a_row_is_left_out():
-    table = decide_loss(raft(describe_groups(frame({"a": [0, 1]}), 1.0)), "raft")
+    table = decide_loss(raft(describe_groups(frame({"a": [0, 1]}), Advantage())), "raft")
     assert table["reason"].to_list() == ["left out by the estimator: not the best of its group", "counted"]
     assert table["in_loss"].to_list() == [False, True]
 

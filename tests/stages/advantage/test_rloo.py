@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stages.advantage.groups import decide_loss, describe_groups
 from stages.advantage.rloo import rloo
 from stages.advantage.run import advantage_table
+from stages.common.params import Advantage
 from stages.common.params_file import load_params, parse_params
 from stages.common.tables import ADVANTAGES, KEY, KEY_SCHEMA, TableError
 
@@ -28,6 +29,8 @@ def frame(groups):
         ref_logprobs=pl.lit([-1.0], dtype=pl.List(pl.Float32())),
         token_kl=pl.lit([0.0], dtype=pl.List(pl.Float32())),
         accepted=pl.lit(True),
+        token_advantages=pl.lit(None, dtype=pl.List(pl.Float64())),
+        outcome="task_reward",
     )
 
 
@@ -164,7 +167,7 @@ def test_interleaved_groups_give_the_same_as_groups_in_a_row():
         ([0, 0, 0], 1.0, "all_wrong", 3),
         ([0, None, 0], 1.0, "all_wrong", 2),
         ([0.5, 0.5], 1.0, "all_equal", 2),
-        ([-1, -1], 1.0, "all_equal", 2),
+        ([-1, -1], 1.0, "all_wrong", 2),
         ([0.5, 0.5], 0.5, "all_correct", 2),
         ([1, 0], 1.0, "mixed", 2),
         ([2, 1], 1.0, "mixed", 2),
@@ -174,7 +177,9 @@ def test_interleaved_groups_give_the_same_as_groups_in_a_row():
     ],
 )
 def test_group_kind(rewards, correct, kind, n_scorable):
-    described = describe_groups(frame({"p": rewards, "other": [0, 1]}), correct).filter(pl.col("prompt_id") == "p")
+    described = describe_groups(frame({"p": rewards, "other": [0, 1]}), Advantage(correct_reward=correct)).filter(
+        pl.col("prompt_id") == "p"
+    )
     assert described["group_kind"].to_list() == [kind] * len(rewards)
     assert described["n_scorable"].to_list() == [n_scorable] * len(rewards)
     assert described["group_size"].to_list() == [len(rewards)] * len(rewards)
@@ -182,12 +187,25 @@ def test_group_kind(rewards, correct, kind, n_scorable):
 
 def test_kind_speaks_of_the_task_reward_not_of_the_score():
     table = frame({"p": [1, 1]}).with_columns(score=pl.Series([0.9, 0.7]))
-    assert set(describe_groups(table, 1.0)["group_kind"]) == {"all_correct"}
+    assert set(describe_groups(table, Advantage())["group_kind"]) == {"all_correct"}
+
+
+def test_kind_speaks_of_the_reward_that_is_named(params):
+    """A penalty beside the reward of the task makes no group mixed, or all wrong."""
+    raw = params.model_dump()
+    raw["score"]["rewards"]["length"] = raw["score"]["rewards"]["constraints"]
+    raw["advantage"] |= {"outcome_reward": "constraints", "wrong_reward": -1.0}
+    table = frame({"a": [0.5, 0.0], "b": [-1.5, -1.0], "c": [1.0, -1.0]})
+    table = table.with_columns(pl.Series("reward/constraints", [1.0, 1.0, -1.0, -1.0, 1.0, -1.0]))
+    found = advantage_table(table, parse_params(raw, "params.yaml"), [])
+    assert found["group_kind"].to_list() == ["all_correct"] * 2 + ["all_wrong"] * 2 + ["mixed"] * 2
+    with pytest.raises(TableError, match="no column reward/constraints"):
+        advantage_table(table.drop("reward/constraints"), parse_params(raw, "params.yaml"), [])
 
 
 def test_reasons_and_membership_of_the_loss():
     groups = {"a": [1, None, 0], "b": [1, None], "c": [1, 2, 3]}
-    found = decide_loss(rloo(describe_groups(frame(groups), 1.0)), "rloo")
+    found = decide_loss(rloo(describe_groups(frame(groups), Advantage())), "rloo")
     outside = "not scorable: outside baseline and loss"
     assert list(zip(found["in_loss"], found["reason"], strict=True)) == [
         (True, "counted"),
@@ -196,7 +214,7 @@ def test_reasons_and_membership_of_the_loss():
         (False, "no scorable sibling to compare with"),
         (False, outside),
         (True, "counted"),
-        (True, "counted: equal to its baseline, no gradient"),
+        (True, "counted: equal to its baseline, advantage 0"),
         (True, "counted"),
     ]
 

@@ -3,7 +3,15 @@
 import polars as pl
 import pytest
 
-from stages.common.gate import check_advantages, check_centred, check_rollouts, check_same_keys, check_scores, refuse
+from stages.common.gate import (
+    check_advantages,
+    check_centred,
+    check_rollouts,
+    check_same_keys,
+    check_scores,
+    check_training_rows,
+    refuse,
+)
 from stages.common.tables import KEY_SCHEMA, TableError
 
 KEYS = [{"iteration": 3, "prompt_id": prompt, "sample": s, "kind": "sample"} for prompt in ("p1", "p2") for s in (0, 1)]
@@ -26,6 +34,7 @@ TYPES = KEY_SCHEMA | {
     "accepted": pl.Boolean(),
     "advantage": pl.Float64(),
     "in_loss": pl.Boolean(),
+    "token_advantages": pl.List(pl.Float64()),
 }
 THIRD = "First: iteration=3, prompt_id=p2, sample=0, kind=sample"  # the row that is broken below
 
@@ -39,7 +48,8 @@ def frame(values, changes=None, keys=KEYS):
 
 def advantages(changes=None):
     rows = [
-        key | {"score": s, "advantage": a, "in_loss": a is not None} for key, (s, a) in zip(KEYS, SIGNAL, strict=True)
+        key | {"score": s, "advantage": a, "in_loss": a is not None, "length": 2, "token_advantages": None}
+        for key, (s, a) in zip(KEYS, SIGNAL, strict=True)
     ]
     rows[2] |= changes or {}
     return pl.DataFrame(rows, schema={name: TYPES[name] for name in rows[0]})
@@ -186,6 +196,9 @@ def test_large_scores_may_round():
         ({"in_loss": False}, f"1 row(s) violate: an advantage exactly where in_loss. {THIRD}"),
         ({"advantage": None}, f"1 row(s) violate: an advantage exactly where in_loss. {THIRD}"),
         ({"advantage": float("nan")}, f"1 row(s) violate: advantage is finite. {THIRD}"),
+        ({"token_advantages": [0.5]}, f"1 row(s) violate: one for each token. {THIRD}"),
+        ({"token_advantages": [0.5, None]}, f"1 row(s) violate: token advantages are finite. {THIRD}"),
+        ({"token_advantages": [0.5, float("inf")]}, f"1 row(s) violate: token advantages are finite. {THIRD}"),
         ({"advantage": 0.5 + 1e-7}, f"2 row(s) violate: the advantages of a group sum to 0. {THIRD}"),
         ({"advantage": -0.5}, f"2 row(s) violate: the advantages of a group sum to 0. {THIRD}"),
     ],
@@ -211,3 +224,29 @@ def test_refuse_names_the_first_row_by_any_key():
         refuse(two, pl.col("loss") < 0, "steps", "loss is not negative", key=("step",))
     assert str(error.value) == "steps: 2 row(s) violate: loss is not negative. First: step=2"
     refuse(two, pl.col("loss") > 0, "steps", "loss is not positive", key=("step",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, None),
+        ({"token_advantages": [0.1, 0.2, 0.3]}, None),
+        ({"token_advantages": [0.1, 0.2]}, "one token advantage per completion id, made of these rollouts"),
+        ({"ref_logprobs": [-1.0]}, "one reference log-prob per completion id, made of these rollouts"),
+        ({"ref_logprobs": None}, "one reference log-prob per completion id, made of these rollouts"),
+    ],
+)
+def test_tables_of_other_rollouts_are_refused_before_a_step(changes, told):
+    values = {"completion_ids": [5, 6, 7], "ref_logprobs": [-1.0, -1.0, -1.0], "token_advantages": None}
+    rows = [key | values for key in KEYS]
+    rows[2] |= changes
+    schema = {name: TYPES[name] for name in rows[0] if name != "ref_logprobs"} | {"ref_logprobs": pl.List(pl.Float64())}
+    table = pl.DataFrame(rows, schema=schema)
+    if told is None:
+        check_training_rows(table, needs_reference=True)
+        return
+    with pytest.raises(TableError, match=told) as error:
+        check_training_rows(table, needs_reference=True)
+    assert str(error.value).endswith(THIRD)
+    if "ref_logprobs" in changes:
+        check_training_rows(table, needs_reference=False)

@@ -102,8 +102,8 @@ def test_key_with_a_default_may_be_left_out(key):
     ("key", "value", "why"),
     [
         # what leave-one-out and on-policy sampling forbid
-        ("rollout.samples_per_prompt", 1, "greater than or equal to 2"),
-        ("rollout.samples_per_prompt", 0, "greater than or equal to 2"),
+        ("rollout.samples_per_prompt", 1, "compares the samples of a prompt, at least 2"),
+        ("rollout.samples_per_prompt", 0, "greater than or equal to 1"),
         ("rollout.top_p", 0.9, "must be 1"),
         ("rollout.top_p", 1.1, "must be 1"),
         ("rollout.top_k", 50, "must be 0"),
@@ -196,6 +196,29 @@ def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
             {"rollout.dynamic_sampling": {"max_prompts": 99, "reward": "accuracy"}},
             "params.yaml: rollout.dynamic_sampling.reward = 'accuracy' is none of score.rewards: constraints",
         ),
+        (
+            {"update.objective": "ppo", "update.ppo": {"ratio": "sequence"}, "update.reduction": "token_mean"},
+            "params.yaml: update.reduction token_mean with a ratio of whole sequences",
+        ),
+        ({"update.objective": "gspo"}, "params.yaml: update.reduction sequence_sum: the ratio of gspo is a mean"),
+        ({"update.constant_length": 40}, "params.yaml: update.constant_length is for reduction constant_length"),
+        (
+            {"score.kl": {"beta": 0.1, "placement": "loss", "estimator": "k2", "importance_weighted": True}},
+            "params.yaml: score.kl: importance_weighted with estimator k2",
+        ),
+        (
+            {"rollout.dynamic_sampling": {"max_prompts": 1001}},
+            "params.yaml: rollout.dynamic_sampling.max_prompts = 1001: an iteration samples a prompt once",
+        ),
+        ({"advantage.outcome_reward": "x"}, "params.yaml: advantage.outcome_reward = 'x' is none of score.rewards"),
+        (
+            {
+                "rollout.samples_per_prompt": 1,
+                "advantage.estimator": "reinforce_pp",
+                "advantage.reinforce_pp": {"baseline": "group"},
+            },
+            "params.yaml: rollout.samples_per_prompt = 1: advantage.estimator reinforce_pp compares",
+        ),
         ({"update.minibatches": 17}, "params.yaml: update.minibatches (17) are made of whole groups"),
         ({"update.ppo": {"clip_high": 0.5, "dual_clip": 1.4}}, "params.yaml: update.ppo: dual_clip (1.4)"),
         (
@@ -203,7 +226,11 @@ def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
             "params.yaml: update.importance_correction: cap (0.5)",
         ),
         (
-            {"score.kl": {"beta": 0.1, "placement": "reward_to_go"}, "update.objective": "gspo"},
+            {
+                "score.kl": {"beta": 0.1, "placement": "reward_to_go"},
+                "update.objective": "gspo",
+                "update.reduction": "token_mean",
+            },
             "params.yaml: score.kl.placement reward_to_go gives each token an advantage of its own",
         ),
         (
@@ -224,6 +251,12 @@ def test_options_that_do_not_go_together_are_refused(changes, told):
         parse_params(raw, "params.yaml")
     assert str(error.value).startswith(told)
     assert "Value error" not in str(error.value)
+
+
+@pytest.mark.parametrize("estimator", ["reinforce", "moving_average", "batch_mean", "remax", "reinforce_pp"])
+def test_one_sample_per_prompt_goes_with_estimators_that_need_no_siblings(estimator):
+    raw = changed("rollout.samples_per_prompt", 1, changed("advantage.estimator", estimator))
+    parse_params(changed("rollout.greedy", estimator == "remax", raw), "params.yaml")
 
 
 def test_all_errors_are_told_at_once():

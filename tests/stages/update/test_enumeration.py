@@ -1,7 +1,7 @@
 """Exactness by enumeration: the expectation of the estimator over all K-tuples is the gradient of E[r] - beta KL.
 
 A tabular policy of 3 tokens and length 2 has 9 sequences, so 81 pairs and 729 triples. No Monte Carlo. Gradients come
-from the loss of the update here, tuple by tuple; `stages/advantage/enumeration.py`, which counts multisets instead, has
+from the loss of the update here, tuple by tuple; `stages/enumeration/tabular.py`, which counts multisets instead, has
 to agree.
 """
 
@@ -10,7 +10,10 @@ import itertools
 import pytest
 import torch
 
-from stages.advantage.enumeration import (
+from stages.advantage.rloo import rloo
+from stages.advantage.token_kl import reward_to_go
+from stages.enumeration.study import estimators
+from stages.enumeration.tabular import (
     LENGTH,
     SEQUENCES,
     Tabular,
@@ -24,9 +27,6 @@ from stages.advantage.enumeration import (
     token_gradients,
     token_logprobs,
 )
-from stages.advantage.rloo import rloo
-from stages.advantage.token_kl import reward_to_go
-from stages.advantage.variance import estimators
 from tests.stages.update.tokens import reinforce_loss
 
 REWARD = torch.tensor([0.3, 1.0, 0.0, 0.7, 0.2, 0.0, 1.0, 0.1, 0.5], dtype=torch.float64)

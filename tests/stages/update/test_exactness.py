@@ -9,9 +9,9 @@ import itertools
 import pytest
 import torch
 
-from stages.advantage.enumeration import LENGTH, SEQUENCES, Tabular, exact_gradient, groups, token_logprobs
 from stages.advantage.rloo import rloo
 from stages.common.params import ImportanceCorrection, Ppo, Sapo, Update
+from stages.enumeration.tabular import LENGTH, SEQUENCES, Tabular, exact_gradient, groups, token_logprobs
 from stages.update.importance import importance_weights
 from stages.update.objective import objective_terms
 from stages.update.reduction import Totals, reduce_terms

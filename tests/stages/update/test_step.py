@@ -8,11 +8,11 @@ import torch
 
 from stages.common.params import ImportanceCorrection, Kl, Ppo, Update
 from stages.common.policy import trainable
+from stages.common.signal import has_advantage
 from stages.rollout.sampler import Request, SamplerSettings, sample
 from stages.update.batches import micro_batches, minibatches
 from stages.update.optimizer import StoredAdamW
 from stages.update.recipe import Recipe
-from stages.update.rows import has_gradient
 from stages.update.step import optimizer_step
 from tests.tiny import gpt2, llama
 
@@ -47,7 +47,7 @@ def step(make, rows, max_tokens=10**6, one_by_one=False, keep_zero=False, recipe
     model = make().requires_grad_(True)
     optimizer = StoredAdamW(trainable(model), recipe.update)
     indexed = rows.with_row_index("index")
-    with_gradient = indexed if keep_zero or not recipe.only_advantages else indexed.filter(has_gradient())
+    with_gradient = indexed if keep_zero or not recipe.only_advantages else indexed.filter(has_advantage())
     packed = micro_batches(with_gradient, max_tokens, one_by_one=one_by_one)
     row = optimizer_step(model, optimizer, indexed, packed, recipe, lambda: None)
     return row, torch.cat([p.detach().flatten() for p in model.parameters()]), optimizer
@@ -184,7 +184,8 @@ def test_a_step_whose_every_token_is_clipped_leaves_weights_and_state(make):
     assert torch.equal(weights, torch.cat([p.detach().flatten() for p in make().parameters()]))
     assert optimizer.step_count == 0
     assert not optimizer.adamw.state
-    assert row["grad_norm"] == row["learning_rate"] == 0
+    assert row["grad_norm"] == 0
+    assert row["learning_rate"] is None
     assert row["clip_high"] == 1.0
 
 

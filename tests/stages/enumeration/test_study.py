@@ -7,7 +7,19 @@ import polars as pl
 import pytest
 import torch
 
-from stages.advantage.enumeration import (
+from stages.advantage.moving_average import moving_average
+from stages.advantage.rloo import rloo
+from stages.advantage.token_kl import reward_to_go
+from stages.enumeration.study import (
+    GROUP_SIZES,
+    estimators,
+    example,
+    optimal_constant,
+    score_variance,
+    scores_of,
+    study,
+)
+from stages.enumeration.tabular import (
     LENGTH,
     by_group,
     exact_gradient,
@@ -19,18 +31,6 @@ from stages.advantage.enumeration import (
     multisets,
     probabilities,
     token_gradients,
-)
-from stages.advantage.moving_average import moving_average
-from stages.advantage.rloo import rloo
-from stages.advantage.token_kl import reward_to_go
-from stages.advantage.variance import (
-    GROUP_SIZES,
-    estimators,
-    example,
-    optimal_constant,
-    score_variance,
-    scores_of,
-    study,
 )
 
 UNBIASED = ("reinforce", "moving_average", "optimal constant", "remax", "rloo", "batch_mean (left out)")
@@ -61,14 +61,16 @@ def close(found, expected, tolerance=1e-10):
 def pairwise_comparisons(world):
     """P(R' < R_a) and P(R' > R_a) of a second sample, for each sequence a; and p, g."""
     p_S, score_S = probabilities(world), scores_of(world)
-    below_S = torch.stack([p_S[score_S < score].sum() for score in score_S])
-    above_S = torch.stack([p_S[score_S > score].sum() for score in score_S])
+    differs_SS = world.reward_S[:, None] != world.reward_S[None, :]  # equal task rewards count as a tie
+    below_S = (differs_SS & (score_S[None, :] < score_S[:, None])).double() @ p_S
+    above_S = (differs_SS & (score_S[None, :] > score_S[:, None])).double() @ p_S
     return below_S, above_S, p_S, token_gradients(world).sum(dim=1)
 
 
 @pytest.mark.parametrize("beta", [0.0, BETA])
 def test_bias_of_grpo_for_pairs_by_hand(beta):
-    """K = 2, population std: (R_1 - mean) / std = sign(R_1 - R_2), however small the difference.
+    """K = 2, population std: (R_1 - mean) / std = sign(R_1 - R_2), however small the difference; 0 if the task rewards
+    are equal.
 
     E[ghat] = sum_ab p_a p_b (sign(R_a - R_b) g_a + sign(R_b - R_a) g_b) / 2 = sum_a p_a g_a [P(R' < R_a) - P(R' > R_a)]
 
@@ -87,10 +89,12 @@ def test_bias_of_grpo_for_pairs_by_hand(beta):
 
 
 def test_raft_for_pairs_by_hand():
-    """K = 2: the better of the two has weight 1 of K, so E[ghat] = sum_a p_a g_a P(R' < R_a); none in a tie."""
+    """K = 2: the better of the two has weight 1 of K, and both have it in a tie, so that
+    E[ghat] = sum_a p_a g_a [P(R' < R_a) + P(R' = R_a)].
+    """
     world = example(0.0)
-    below_S, _, p_S, gradient_SP = pairwise_comparisons(world)
-    close(moments(world, estimators(world)["raft"], 2).expected_P, (p_S * below_S) @ gradient_SP)
+    _, above_S, p_S, gradient_SP = pairwise_comparisons(world)
+    close(moments(world, estimators(world)["raft"], 2).expected_P, (p_S * (1 - above_S)) @ gradient_SP)
 
 
 @pytest.mark.parametrize("k", GROUP_SIZES)

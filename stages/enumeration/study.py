@@ -3,7 +3,7 @@
 The example is one prompt with a fixed policy, written out below. With other numbers the rows that claim exactness (bias
 0, factor (K-1)/K, Var[A] = sigma^2 K/(K-1)) stay as they are; the other figures, and who has less variance, change.
 
-Dimension suffixes as in `stages/advantage/enumeration.py`.
+Dimension suffixes as in `stages/enumeration/tabular.py`.
 """
 
 import polars as pl
@@ -12,17 +12,6 @@ from torch import Tensor
 
 from stages.advantage.batch_mean import batch_mean
 from stages.advantage.dr_grpo import dr_grpo
-from stages.advantage.enumeration import (
-    Estimator,
-    Moments,
-    Tabular,
-    exact_gradient,
-    greedy_sequence,
-    moments,
-    probabilities,
-    scored_sequences,
-    token_gradients,
-)
 from stages.advantage.grpo import grpo
 from stages.advantage.max_rl import max_rl
 from stages.advantage.moving_average import moving_average
@@ -33,6 +22,17 @@ from stages.advantage.reinforce_pp import reinforce_pp
 from stages.advantage.remax import remax
 from stages.advantage.rloo import rloo
 from stages.common.tables import GROUP
+from stages.enumeration.tabular import (
+    Estimator,
+    Moments,
+    Tabular,
+    exact_gradient,
+    greedy_sequence,
+    moments,
+    probabilities,
+    scored_sequences,
+    token_gradients,
+)
 
 GROUP_SIZES = (2, 4, 8)
 LOGITS = [[0.3, -0.4, 0.8], [0.5, -1.1, 0.2], [-0.6, 0.9, 0.1], [1.2, 0.0, -0.7]]  # first token; second after each

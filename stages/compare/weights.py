@@ -5,13 +5,15 @@ import polars as pl
 from stages.common.params import Update
 from stages.common.tables import KEY
 from stages.update.rows import step_rows
-from stages.update.run import training_rows
+from stages.update.training_rows import training_rows
 
 
 def compared_rows(name: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """The samples that are in the loss of any of the advantage tables, with prompt and completion ids and an index."""
     in_any = pl.concat([table.filter("in_loss").select(KEY) for table in tables.values()]).unique()
-    rows = training_rows(name).select(*KEY, "prompt_ids", "completion_ids", "sampler_logprobs")
+    rows = training_rows(name, needs_reference=False).select(
+        *KEY, "prompt_ids", "completion_ids", "sampler_logprobs", "ref_logprobs"
+    )
     return rows.join(in_any, on=KEY, how="semi", maintain_order="left").with_row_index("index")
 
 

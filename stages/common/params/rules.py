@@ -1,0 +1,91 @@
+"""Which options go together across sections; each rule raises a ValueError that names the options and a way out."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stages.common.params import Params
+
+SINGLE_SAMPLE = ("reinforce", "moving_average", "batch_mean", "remax", "reinforce_pp")  # need no siblings
+
+
+def remax_has_greedy_rows(params: "Params") -> None:
+    if params.advantage.estimator == "remax" and not params.rollout.greedy:
+        raise ValueError("advantage.estimator remax compares with greedy completions: set rollout.greedy to true")
+
+
+def named_rewards_exist(params: "Params") -> None:
+    dynamic = params.rollout.dynamic_sampling
+    named = {"advantage.outcome_reward": params.advantage.outcome_reward}
+    named |= {"rollout.dynamic_sampling.reward": dynamic.reward} if dynamic else {}
+    for option, reward in named.items():
+        if reward is not None and reward not in params.score.rewards:
+            raise ValueError(f"{option} = {reward!r} is none of score.rewards: {', '.join(params.score.rewards)}")
+
+
+def budget_within_the_prompts(params: "Params") -> None:
+    dynamic = params.rollout.dynamic_sampling
+    if dynamic and dynamic.max_prompts > params.prepare.prompts.train:
+        raise ValueError(
+            f"rollout.dynamic_sampling.max_prompts = {dynamic.max_prompts}: an iteration samples a prompt once, "
+            f"and there are {params.prepare.prompts.train} (prepare.prompts.train)"
+        )
+
+
+def siblings_to_compare_with(params: "Params") -> None:
+    options = params.advantage
+    needs_siblings = options.estimator not in SINGLE_SAMPLE or (
+        options.estimator == "reinforce_pp" and options.reinforce_pp.baseline == "group"
+    )
+    if params.rollout.samples_per_prompt == 1 and needs_siblings:
+        raise ValueError(
+            f"rollout.samples_per_prompt = 1: advantage.estimator {options.estimator} compares the samples "
+            f"of a prompt, at least 2; with one there are {', '.join(SINGLE_SAMPLE)}"
+        )
+    if params.rollout.samples_per_prompt == 1 and params.rollout.dynamic_sampling:
+        raise ValueError("rollout.dynamic_sampling needs samples_per_prompt of 2 or more: one reward never differs")
+
+
+def reductions_that_make_sense(params: "Params") -> None:
+    update = params.update
+    if update.objective == "ppo" and update.ppo.ratio == "sequence" and update.reduction != "sequence_sum":
+        raise ValueError(
+            f"update.reduction {update.reduction} with a ratio of whole sequences: their product over tokens has "
+            "one term per sequence, averaged over sequences; set reduction to sequence_sum, or take objective gspo"
+        )
+    if update.objective == "gspo" and update.reduction == "sequence_sum":
+        raise ValueError(
+            "update.reduction sequence_sum: the ratio of gspo is a mean over the tokens of a sequence; "
+            "set reduction to response_mean (the paper's), token_mean or constant_length"
+        )
+    if update.constant_length is not None and update.reduction != "constant_length":
+        raise ValueError(f"update.constant_length is for reduction constant_length, not {update.reduction}")
+
+
+def minibatches_have_prompts(params: "Params") -> None:
+    if params.update.minibatches > params.rollout.prompts_per_iteration:
+        raise ValueError(
+            f"update.minibatches ({params.update.minibatches}) are made of whole groups: there cannot be more than "
+            f"rollout.prompts_per_iteration ({params.rollout.prompts_per_iteration})"
+        )
+
+
+def token_advantages_have_token_ratios(params: "Params") -> None:
+    by_sequence = params.update.objective == "gspo" or (
+        params.update.objective == "ppo" and params.update.ppo.ratio == "sequence"
+    )
+    if by_sequence and params.score.kl.placement == "reward_to_go":
+        raise ValueError(
+            "score.kl.placement reward_to_go gives each token an advantage of its own, but the objective has one "
+            "term per sequence: choose placement reward or loss, or an objective with token ratios"
+        )
+
+
+RULES = (
+    remax_has_greedy_rows,
+    named_rewards_exist,
+    budget_within_the_prompts,
+    siblings_to_compare_with,
+    reductions_that_make_sense,
+    minibatches_have_prompts,
+    token_advantages_have_token_ratios,
+)
