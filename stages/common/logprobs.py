@@ -16,7 +16,7 @@ PROBE_TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.5}  # rounding of one 
 
 
 def row_logits(model: Any, row: PackedRow) -> Tensor:
-    """Logits [T, V] in float32 that predict the row's completion tokens."""
+    """Logits [T, V], in float32 or better, that predict the row's completion tokens."""
     device = next(model.parameters()).device
     mask = None
     if not row.is_plain:
@@ -29,8 +29,8 @@ def row_logits(model: Any, row: PackedRow) -> Tensor:
         logits_to_keep=torch.tensor(row.predict_T, device=device),
         use_cache=False,
     )
-    logits_TV: Tensor = output.logits[0].float()
-    return logits_TV
+    logits_TV: Tensor = output.logits[0]
+    return logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
 
 
 def row_logprobs(model: Any, row: PackedRow, temperature: float) -> tuple[Tensor, Tensor]:

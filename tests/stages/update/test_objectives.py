@@ -9,6 +9,7 @@ from stages.update.cispo import cispo
 from stages.update.gspo import gspo
 from stages.update.objective import objective_terms
 from stages.update.ppo import ppo
+from stages.update.reduction import Totals, reduce_terms
 from stages.update.reinforce import reinforce
 from stages.update.sapo import sapo
 from tests.stages.update.tokens import tokens_of
@@ -134,3 +135,28 @@ def test_objectives_take_an_advantage_of_each_token():
     tokens = tokens_of([[-1.0, -2.0]], [[-1.0, -2.0]], [[3.0, -4.0]])
     assert values(reinforce(tokens)) == [3.0, -8.0]
     assert values(ppo(tokens, Ppo())) == [-3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ppo", {}),
+        ("ppo", {"ppo": Ppo(ratio="sequence")}),
+        ("gspo", {}),
+        ("cispo", {}),
+        ("sapo", {}),
+    ],
+)
+@pytest.mark.parametrize("reduction", ["sequence_sum", "response_mean", "token_mean", "constant_length"])
+def test_on_policy_the_gradient_of_reinforce_under_the_same_reduction(name, options, reduction):
+    """Rows of three and of two tokens, so that reductions differ."""
+    raw = {"objective": name, "reduction": reduction, "learning_rate": 1.0, "max_grad_norm": 1.0, **options}
+    if ("ppo" in options) != (reduction == "sequence_sum") and ("ppo" in options or name == "gspo"):
+        pytest.skip("params.yaml refuses it")
+    found = {}
+    for update in (Update(**raw), Update(**raw | {"objective": "reinforce"})):
+        tokens = tokens_of(LOGP, LOGP, ADVANTAGE)
+        terms = objective_terms(tokens, update)
+        reduce_terms(terms.loss_T, tokens, update, Totals(2, 5, 7), of_sequences=terms.of_sequences).backward()
+        found[update.objective] = tokens.logp_T.grad.tolist()
+    assert found[name] == pytest.approx(found["reinforce"])

@@ -1,0 +1,110 @@
+"""From tables to optimizer steps: which rows count in which denominator, over minibatches and epochs."""
+
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+import torch
+import yaml
+
+from stages.common.params_file import parse_params
+from stages.common.policy import trainable
+from stages.update.optimizer import StoredAdamW
+from stages.update.run import run_steps
+from tests.stages.update.test_step import rows_for
+from tests.tiny import llama
+from tests.workspace import ROOT
+
+
+class Silent:
+    """A journal that keeps what it is told."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def progress(self, *_):
+        pass
+
+
+def params(**options):
+    raw = yaml.safe_load((ROOT / "params.yaml").read_text())
+    raw["rollout"] |= {"temperature": 1.0}
+    raw["update"] |= {"learning_rate": 0.01, "max_grad_norm": 100.0} | options
+    return parse_params(raw, "params.yaml")
+
+
+def take(rows, **options):
+    """All steps over rows with the columns of the advantage table; the gradient's norms are in the steps."""
+    model, journal = llama().requires_grad_(True), Silent()
+    settings = params(**options)
+    optimizer = StoredAdamW(trainable(model), settings.update)
+    steps = run_steps(model, optimizer, rows, 1, settings, journal)
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return SimpleNamespace(steps=steps, weights=weights, said=journal.said, count=optimizer.step_count)
+
+
+@pytest.fixture
+def rows():
+    return rows_for(llama()).with_columns(in_loss=pl.lit(True), accepted=pl.lit(True))
+
+
+def outside(rows, prompt_id):
+    """The same rows with one group outside of the loss."""
+    out = pl.col("prompt_id") == prompt_id
+    return rows.with_columns(in_loss=~out, advantage=pl.when(~out).then(pl.col("advantage")))
+
+
+@pytest.mark.parametrize("reduction", ["sequence_sum", "response_mean", "token_mean", "constant_length"])
+def test_a_row_outside_the_loss_is_in_no_denominator(rows, reduction):
+    found = take(outside(rows, "b"), reduction=reduction).steps[0]
+    without = take(rows.filter(pl.col("prompt_id") != "b"), reduction=reduction).steps[0]
+    assert found["loss"] == pytest.approx(without["loss"], abs=1e-7)
+    assert found["grad_norm"] == pytest.approx(without["grad_norm"], rel=1e-6)
+    assert (found["rows"], found["rows_in_loss"], without["rows_in_loss"]) == (9, 6, 6)
+
+
+@pytest.mark.parametrize("reduction", ["sequence_sum", "response_mean", "token_mean"])
+def test_a_row_whose_advantage_is_zero_is(rows, reduction):
+    """Group b has advantages of 0: inside the loss it takes up its part of the denominator."""
+    inside, without = (take(r, reduction=reduction).steps[0] for r in (rows, outside(rows, "b")))
+    lengths = rows.group_by("prompt_id").agg(pl.col("completion_ids").list.len().sum())
+    tokens = dict(lengths.rows())
+    share = (tokens["a"] + tokens["c"]) / sum(tokens.values()) if reduction == "token_mean" else 6 / 9
+    assert inside["loss"] == pytest.approx(without["loss"] * share, abs=1e-6)
+    assert inside["rows_with_gradient"] == without["rows_with_gradient"] == 6
+
+
+def test_epochs_and_minibatches_take_every_group_once_per_epoch(rows):
+    found = take(rows, epochs=2, minibatches=3, objective="ppo")
+    assert [step["epoch"] for step in found.steps] == [1, 1, 1, 2, 2, 2]
+    assert [step["rows"] for step in found.steps] == [3] * 6
+    assert found.count == 4  # group b has no gradient, twice
+    assert sum("no row has a gradient" in text for text in found.said) == 2
+    assert [step["learning_rate"] is None for step in found.steps].count(True) == 2
+    drift = [step["approx_kl"] for step in found.steps if step["approx_kl"] is not None]
+    assert drift[0] == pytest.approx(0, abs=1e-6)
+    assert drift[-1] > 1e-5
+
+
+def test_a_correction_over_several_steps_keeps_the_mismatch_apart_from_the_drift(rows):
+    """The sampler is off by .1 nats a token; the ratios of the objective start at 1 all the same."""
+    off = rows.with_columns(pl.col("sampler_logprobs").list.eval(pl.element() - 0.1))
+    correction = {"form": "truncate", "cap": 5.0}
+    first, *_, last = take(off, epochs=3, objective="ppo", importance_correction=correction).steps
+    assert first["ratio_mean"] == pytest.approx(1.0, abs=1e-4)
+    assert first["importance_mean"] == pytest.approx(torch.tensor(0.1).exp().item(), rel=1e-4)
+    assert last["importance_mean"] == pytest.approx(first["importance_mean"], rel=1e-4)  # that of the start, throughout
+    assert abs(last["ratio_mean"] - 1.0) > 1e-4
+    assert take(off, epochs=3, objective="ppo").steps[0]["ratio_mean"] > 1.1
+
+
+def test_without_any_row_in_the_loss_nothing_moves(rows):
+    nothing = rows.with_columns(in_loss=pl.lit(False), advantage=pl.lit(None, dtype=pl.Float64))
+    for one in (nothing, nothing.clear()):
+        found = take(one)
+        assert torch.equal(found.weights, torch.cat([p.detach().flatten() for p in llama().parameters()]))
+        assert found.count == 0
+        assert "step 1: no row has a gradient" in found.said[-1]
