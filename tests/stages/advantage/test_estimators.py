@@ -150,7 +150,9 @@ def test_a_constant_batch_gives_exactly_zero(name):
     assert found == [0.0] * 7 if "left out" not in name else found == approx([0.0] * 7)
 
 
-@pytest.mark.parametrize("name", ["rloo", "grpo, population", "grpo, sample", "dr_grpo", "opo"])
+@pytest.mark.parametrize(
+    "name", ["rloo", "grpo, population", "grpo, sample", "dr_grpo", "opo", "max_rl", "reinforce_pp, group"]
+)
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7])
 def test_a_constant_group_gives_exactly_zero_beside_others(name, value):
     assert advantages(name, {"a": [value] * 3, "b": [0, 1]})[:3] == [0.0] * 3
@@ -180,5 +182,53 @@ def test_raft_says_why_a_row_is_left_out():
     assert table["in_loss"].to_list() == [False, True]
 
 
-def test_prompts_with_the_same_text_stay_apart():
-    assert advantages("dr_grpo", {"a": [1, 0], "a again": [5, 3]}) == approx([0.5, -0.5, 1, -1])
+BY_GROUP = [name for name in ESTIMATORS if not name.startswith(("batch_mean", "reinforce_pp"))]
+NORMALISED = ["grpo, population", "grpo, sample", "max_rl", "reinforce_pp, batch", "reinforce_pp, group"]
+
+
+@pytest.mark.parametrize("name", BY_GROUP)
+def test_prompts_with_the_same_text_stay_apart(name):
+    """Each group alone, interleaved with another of the same text, or after it: the same advantages."""
+    groups = {"a": [1, 0, 0.5], "a again": [5, 3, 3]}
+    both = frame(groups).with_columns(prompt=pl.lit("How do I slice a tomato?"))
+    found = ESTIMATORS[name](both[[3, 0, 4, 1, 2, 5]]).sort(KEY)
+    for prompt, values in groups.items():
+        assert found.filter(prompt_id=prompt)["advantage"].to_list() == approx(advantages(name, {prompt: values}))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_tied_rows_have_tied_advantages(name):
+    found = advantages(name, {"a": [1, 0, 1], "b": [0.3, 0.3, 0.1]})
+    assert found[0] == (found[2] if found[2] is None else pytest.approx(found[2], abs=1e-15))
+    assert found[3] == (found[4] if found[4] is None else pytest.approx(found[4], abs=1e-15))
+
+
+@pytest.mark.parametrize("name", [*NORMALISED, "rloo", "dr_grpo", "opo"])
+def test_rounding_is_no_signal(name):
+    """.1 + .2 is not .3; and at the start of a run the KL inside a score is noise of float32 log-probs."""
+    other = {} if name == "reinforce_pp, batch" else {"b": [0, 1]}
+    assert advantages(name, {"a": [0.3, 0.1 + 0.2]} | other)[:2] == [0.0, 0.0]
+    noisy = frame({"a": [1, 1, 1]} | other).with_columns(
+        score=pl.col("task_reward") + 1e-7 * pl.int_range(pl.len()).cast(pl.Float64)
+    )
+    assert ESTIMATORS[name](noisy)["advantage"].to_list()[:3] == [0.0] * 3
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_a_difference_in_kl_alone_is_not_blown_up(name):
+    scores = pl.Series([0.99, 0.97, 0.9])
+    assert ESTIMATORS[name](frame({"a": [1, 1, 1]}).with_columns(score=scores))["advantage"].abs().max() < 0.1
+
+
+@pytest.mark.parametrize("name", ["rloo", "dr_grpo"])
+def test_a_difference_in_kl_alone_counts_for_what_it_is(name):
+    scores = pl.Series([0.99, 0.97])
+    found = ESTIMATORS[name](frame({"a": [1, 1]}).with_columns(score=scores))["advantage"].to_list()
+    assert found == approx([0.02, -0.02] if name == "rloo" else [0.01, -0.01])
+
+
+def test_the_best_of_raft_are_all_that_tie_but_for_rounding():
+    tied = frame({"a": [1, 1, 0]}).with_columns(score=pl.Series([1.0, 1.0 - 1e-8, 0.0]))
+    assert raft(tied)["advantage"].to_list() == [1, 1, NONE]
+    less_kl = frame({"a": [1, 1, 0]}).with_columns(score=pl.Series([0.9, 0.95, 0.0]))
+    assert raft(less_kl)["advantage"].to_list() == [NONE, 1, NONE]

@@ -5,11 +5,14 @@ from the loss of the update here, tuple by tuple; `stages/enumeration/tabular.py
 to agree.
 """
 
+import dataclasses
 import itertools
 
+import polars as pl
 import pytest
 import torch
 
+from stages.advantage.batch_mean import batch_mean
 from stages.advantage.rloo import rloo
 from stages.advantage.token_kl import reward_to_go
 from stages.enumeration.study import estimators
@@ -155,3 +158,19 @@ def test_kl_as_reward_to_go_of_tokens_is_unbiased(k):
     table = reward_to_go(rloo(groups(tabular(0.0), picks_MK)), beta)
     advantage_MKT = torch.tensor(table["token_advantages"].to_list(), dtype=torch.float64).view(-1, k, LENGTH)
     close(expected_gradient(tabular(beta), picks_MK, advantage_MKT), exact_gradient(tabular(beta)))
+
+
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_a_batch_of_several_prompts(leave_one_out):
+    """Two prompts, one sample each: n = 2 rows. Including itself the mean gives (n-1)/n of the gradient, else all."""
+    worlds = [tabular(0.0), dataclasses.replace(tabular(0.0), reward_S=REWARD.flip(0) * 2)]
+    pairs = torch.tensor(list(itertools.product(range(len(SEQUENCES)), repeat=2)))
+    frames = [groups(world, pairs[:, [place]]) for place, world in enumerate(worlds)]
+    table = pl.concat([f.with_columns(prompt_id=pl.lit(f"x{n}")) for n, f in enumerate(frames)])
+    found = batch_mean(table, leave_one_out=leave_one_out).sort("iteration", "prompt_id")
+    advantage_MN = found["advantage"].to_torch().view(-1, 2)
+    gradient_SP, p_S = score_functions(worlds[0]), probabilities(worlds[0])
+    weight_M = p_S[pairs].prod(dim=1)
+    estimate_P = torch.einsum("m,mn,mnp->p", weight_M, advantage_MN, gradient_SP[pairs]) / 2
+    exact_P = sum(exact_gradient(world) for world in worlds) / 2
+    close(estimate_P, exact_P * (1.0 if leave_one_out else 0.5))
