@@ -16,6 +16,12 @@ import yaml
 from pipeline.stage import WORKER_VARIABLE
 
 ROOT = Path(__file__).parents[1]
+VARIED = '''"""A random model meets constraints by chance only: a reward that differs all the same."""
+
+
+def varied(completion_ids, scale=1.0, **columns):
+    return [scale * (sum(ids) % 7) / 7 for ids in completion_ids]
+'''
 PARTS = ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", "stages", "pipeline")
 
 
@@ -28,6 +34,7 @@ def tiny_params(model: Path) -> dict[str, Any]:
     params["rollout"] |= {"prompts_per_iteration": 3, "samples_per_prompt": 3, "max_new_tokens": 8}
     params["rollout"] |= {"stop_tokens": ["<|end|>", "<|stop|>"], "temperature": 1.0}
     params["update"] |= {"learning_rate": 0.01}
+    params["score"]["rewards"]["varied"] = {"function": "stages.score.varied:varied", "weight": 1.0, "arguments": {}}
     params["evaluate"] |= {"resamples": 200}
     return params
 
@@ -44,6 +51,7 @@ class Workspace:
                 shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copyfile(source, folder / part)
+        (folder / "stages" / "score" / "varied.py").write_text(VARIED)
         self.params = params
         self.extra: dict[str, str] = {}
         self.write_params()
@@ -58,7 +66,7 @@ class Workspace:
     def environment(self) -> dict[str, str]:
         path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
         home = str(self.folder / ".prefect")
-        return os.environ | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": "", "COLUMNS": "120"} | self.extra
+        return os.environ | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": str(self.folder), "COLUMNS": "120"} | self.extra
 
     def command(self, *arguments: str) -> list[str]:
         return [shutil.which(arguments[0], path=self.environment["PATH"]) or arguments[0], *arguments[1:]]

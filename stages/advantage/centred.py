@@ -23,10 +23,14 @@ def same_task_reward(over: Sequence[str] = GROUP) -> pl.Expr:
 
 def above_low(over: Sequence[str] = GROUP) -> tuple[pl.Expr, pl.Expr]:
     """Each score above the lowest of its group (or of another key), and that lowest."""
-    score = pl.col("score")
-    low, high = score.min().over(over), score.max().over(over)
-    equal = same_task_reward(over) & (high - low <= NOISE)
-    return pl.when(equal).then((score - low) * 0.0).otherwise(score - low), low
+    low = pl.col("score").min().over(over)
+    return pl.col("score") - low, low
+
+
+def settled(advantage: pl.Expr, over: Sequence[str] = GROUP) -> pl.Expr:
+    """The advantage, or exactly 0 where the scores are equal but for rounding."""
+    spread = (pl.col("score").max() - pl.col("score").min()).over(over)
+    return pl.when(same_task_reward(over) & (spread <= NOISE)).then(advantage * 0.0).otherwise(advantage)
 
 
 def group_count() -> pl.Expr:

@@ -6,11 +6,11 @@ reduction `constant_length` of the update.
 
 import polars as pl
 
-from stages.advantage.centred import above_low, group_mean
+from stages.advantage.centred import above_low, group_mean, settled
 
 
 def dr_grpo(scores: pl.DataFrame) -> pl.DataFrame:
     """Add `baseline` and `advantage`, null where the row has no score, or no sibling that has one."""
     above, low = above_low()
     mean = group_mean(above)
-    return scores.with_columns(baseline=low + mean, advantage=above - mean)
+    return scores.with_columns(baseline=low + mean, advantage=settled(above - mean))

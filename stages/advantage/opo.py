@@ -8,7 +8,7 @@ includes the sample itself, so that the gradient is not exactly unbiased.
 
 import polars as pl
 
-from stages.advantage.centred import above_low, group_count
+from stages.advantage.centred import above_low, group_count, settled
 from stages.common.tables import GROUP
 
 
@@ -19,4 +19,4 @@ def opo(scores: pl.DataFrame) -> pl.DataFrame:
     weighted = (above * length).sum().over(GROUP) / length.sum().over(GROUP)
     counts = (group_count() >= 2) & pl.col("score").is_not_null()
     mean = pl.when(counts).then(weighted)
-    return scores.with_columns(baseline=low + mean, advantage=above - mean)
+    return scores.with_columns(baseline=low + mean, advantage=settled(above - mean))

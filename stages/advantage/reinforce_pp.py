@@ -11,7 +11,7 @@ from typing import Literal
 
 import polars as pl
 
-from stages.advantage.centred import above_low, group_mean, same_task_reward
+from stages.advantage.centred import above_low, group_mean, same_task_reward, settled
 from stages.common.tables import BATCH, EQUAL
 
 
@@ -20,7 +20,7 @@ def reinforce_pp(scores: pl.DataFrame, *, baseline: Literal["batch", "group"]) -
     if baseline == "group":
         above, low = above_low()
         mean = group_mean(above)
-        raw, base = above - mean, low + mean
+        raw, base = settled(above - mean), low + mean
     else:
         raw, base = above_low(BATCH)
     framed = scores.with_columns(_raw=raw, _base=base)

@@ -8,7 +8,7 @@ of it given the prompt, and the gradient stays unbiased. A group with fewer than
 
 import polars as pl
 
-from stages.advantage.centred import above_low, group_count
+from stages.advantage.centred import above_low, group_count, settled
 from stages.common.tables import GROUP
 
 
@@ -19,4 +19,4 @@ def rloo(scores: pl.DataFrame) -> pl.DataFrame:
     """
     above, low = above_low()
     siblings = pl.when(group_count() >= 2).then((above.sum().over(GROUP) - above) / (group_count() - 1))
-    return scores.with_columns(baseline=low + siblings, advantage=above - siblings)
+    return scores.with_columns(baseline=low + siblings, advantage=settled(above - siblings))

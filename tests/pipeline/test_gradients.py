@@ -8,12 +8,6 @@ from transformers import AutoModelForCausalLM
 from stages.common.tables import KEY
 from tests.pipeline.test_methods import table
 
-LENGTH_REWARD = {  # so that rewards differ
-    "function": "stages.score.overlong:soft_overlong",
-    "weight": 1.0,
-    "arguments": {"max_length": 8, "cache": 8},
-}
-
 
 @pytest.fixture(scope="module")
 def run(new_workspace):
@@ -21,7 +15,6 @@ def run(new_workspace):
     made = new_workspace()
     for key, value in {
         "policy.method": "full",
-        "score.rewards.length": LENGTH_REWARD,
         "update.reduction": "response_mean",
     }.items():
         made.change(key, value)
