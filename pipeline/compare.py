@@ -26,8 +26,10 @@ def check_names(names: Sequence[str], params: Params, scores: pl.DataFrame) -> N
     """Refuse what cannot be compared, before anything is computed."""
     known = get_args(Estimator)
     unknown = [name for name in names if name not in known]
-    if unknown or len(set(names)) < max(2, len(names)):
-        raise StageError(f"--estimators {','.join(names)}: two or more different names of {', '.join(known)}")
+    if unknown:
+        raise StageError(f"--estimators: no estimator {', '.join(unknown)}; there are {', '.join(known)}")
+    if len(set(names)) < max(2, len(names)):
+        raise StageError(f"--estimators {','.join(names)}: a comparison takes two or more different ones")
     if "remax" in names and scores.filter(kind="greedy").is_empty():
         raise StageError(
             "remax compares with greedy completions, and this iteration has none: set rollout.greedy to true in "
@@ -113,7 +115,7 @@ def compare(
 def _print_rows(
     console: Console, name: str, names: Sequence[str], frame: pl.DataFrame, tables: dict[str, pl.DataFrame]
 ) -> None:
-    table = Table(title=f"{name}: {frame.height} completions, the same for all")
+    table = Table(title=f"{name}: {frame.filter(kind='sample').height} completions, the same for all")
     for title in ("estimator", "in the loss", "above 0", "below 0", "mean |A|", "max |A|", f"sign unlike {names[0]}"):
         table.add_column(title, justify="left" if title == "estimator" else "right")
     for one in names:
@@ -127,7 +129,7 @@ def _print_rows(
 
 def _print_cosines(console: Console, names: Sequence[str], cosines_EE: Tensor, params: Params) -> None:
     table = Table(title=f"Cosine between the gradients, reduction {params.update.reduction}")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for one in names:
         table.add_column(one, justify="right", overflow="fold")
     for one, row in zip(names, cosines_EE.tolist(), strict=True):

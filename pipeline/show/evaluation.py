@@ -8,6 +8,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.plan import read_plan
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -42,6 +43,9 @@ def paired_gain(before: str, after: str) -> tuple[float, float, float]:
 
 def comparison(console: Console, before: str, after: str) -> None:
     """Held-out reward before and after, in all and part by part."""
+    for name in (before, after):
+        if name not in read_plan().evaluated:  # files of another plan may still lie there, made with other params
+            raise StageError(f"{name} is not evaluated in pipeline/plan.yaml: {', '.join(read_plan().evaluated)} are")
     first, last = read_evaluation(before), read_evaluation(after)
     table = Table(title=f"Held-out reward, {first['n_prompts']} prompts that training never saw")
     table.add_column("")

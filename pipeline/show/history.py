@@ -1,6 +1,7 @@
 """The training curve, and the diagnostics section of the history."""
 
 import polars as pl
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -9,7 +10,7 @@ from stages.common import paths
 from stages.common.errors import StageError
 
 HISTORY_COLUMNS = {
-    "iteration": "iteration",
+    "iteration": "it",
     "reward": "reward",
     "reward_std": "std in group",
     "groups/mixed": "mixed groups",
@@ -25,7 +26,7 @@ HISTORY_COLUMNS = {
 QUARTERS = {1: "shortest", 2: "2nd", 3: "3rd", 4: "longest"}
 DIAGNOSTICS = {
     "Groups by kind (shares), groups and tokens sampled and accepted": {
-        "iteration": "iteration",
+        "iteration": "it",
         "groups/all_correct": "all correct",
         "groups/mixed": "mixed",
         "groups/all_equal": "all equal",
@@ -34,15 +35,15 @@ DIAGNOSTICS = {
         "groups/sampled": "sampled",
         "groups/accepted": "accepted",
         "tokens/sampled": "tokens",
-        "tokens/accepted": "accepted",
+        "tokens/accepted": "tokens accepted",
     },
     "Standard deviation of the reward within groups, by quartile of the groups' mean length": {
-        "iteration": "iteration",
+        "iteration": "it",
         "reward_std": "all",
         **{f"reward_std/length_q{number}": name for number, name in QUARTERS.items()},
     },
-    "How far the update went from the policy that sampled": {
-        "iteration": "iteration",
+    "How far the update went from the policy that sampled (one step per iteration: ratios are 1)": {
+        "iteration": "it",
         "approx_kl": "approx. KL",
         "ratio/mean": "mean ratio",
         "ratio/min": "min",
@@ -54,11 +55,11 @@ DIAGNOSTICS = {
         "kl_loss": "KL loss",
     },
     "Share of the gradient's norm by quartile of completion length, tokens summed": {
-        "iteration": "iteration",
+        "iteration": "it",
         **{f"grad_share/sequence_sum/q{number}": name for number, name in QUARTERS.items()},
     },
     "The same with each response averaged over its length": {
-        "iteration": "iteration",
+        "iteration": "it",
         **{f"grad_share/response_mean/q{number}": name for number, name in QUARTERS.items()},
     },
 }
@@ -88,7 +89,7 @@ def diagnostics(console: Console) -> None:
 
 def _columns(console: Console, frame: pl.DataFrame, columns: dict[str, str], title: str) -> None:
     """Some columns of a frame as a table, under shorter names."""
-    table = Table(title=title)
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     shown = {column: name for column, name in columns.items() if column in frame.columns}
     for name in shown.values():
         table.add_column(name, justify="right", overflow="fold")

@@ -6,6 +6,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.plan import read_plan
 from pipeline.show.text import text
 from stages.common import paths
 from stages.common.errors import StageError
@@ -39,6 +40,8 @@ def joined(name: str) -> pl.DataFrame:
 
 def rows(console: Console, name: str, prompt_id: str | None, count: int) -> None:
     """Rows of an iteration: all of one prompt, or those with the highest and the lowest advantage."""
+    if name not in read_plan().names:  # files of another plan may still lie there, made with other params
+        raise StageError(f"{name} is no iteration of pipeline/plan.yaml, which has i0001 to {read_plan().last}")
     frame = joined(name)
     if prompt_id is not None:
         frame = frame.filter(pl.col("prompt_id") == prompt_id)
@@ -60,6 +63,8 @@ def _baseline(row: dict[str, Any]) -> str:
 
 
 def _advantage(row: dict[str, Any]) -> str:
+    if row["advantage"] is None:
+        return "none"
     whole, by_token = f"{text(row['advantage'])}, by {row['estimator']}", row["token_advantages"]
     if by_token is None:
         return whole
@@ -71,16 +76,23 @@ def _score(row: dict[str, Any]) -> str:
     return reward if row["score"] == row["task_reward"] else f"{reward} - beta * KL"
 
 
+def _drawn(row: dict[str, Any]) -> str:
+    return "greedy" if row["seed"] is None else f"seed {row['seed']}"
+
+
 def _row(console: Console, row: dict[str, Any]) -> None:
     table = Table(
-        show_header=False, title=f"{row['prompt_id']} {row['kind']} {row['sample']}", title_justify="left", width=100
+        show_header=False,
+        title=f"{row['prompt_id']} {row['kind']} {row['sample']}",
+        title_justify="left",
+        width=min(100, console.width),
     )
     table.add_column(style="bold", width=12)
     table.add_column(overflow="fold")
     facts = {
         "prompt": row["prompt"],
         "completion": row["completion"],
-        "ended": f"{row['finish_reason']}, {row['length']} tokens, seed {row['seed']}",
+        "ended": f"{row['finish_reason']}, {row['length']} tokens, {_drawn(row)}",
         "rewards": ", ".join(
             f"{k.split('/')[1]} {text(v)} ({row['status/' + k.split('/')[1]]})"
             for k, v in row.items()

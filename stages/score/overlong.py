@@ -12,11 +12,16 @@ Use it beside the reward of the task:
 from collections.abc import Sequence
 from typing import Any
 
-from stages.common.params import ParamsError
+
+def check(max_length: int, cache: int) -> None:
+    """Refuse arguments with which there is no penalty to speak of; called before anything is sampled."""
+    if not 0 < cache <= max_length:
+        raise ValueError(f"soft_overlong: cache ({cache}) has to be in 1 to max_length ({max_length})")
 
 
 def soft_overlong(completion_ids: Sequence[Sequence[int]], max_length: int, cache: int, **_: Any) -> list[float]:
     """One penalty in [-1, 0] per completion; lengths in tokens, the end of sequence included."""
-    if not 0 < cache <= max_length:
-        raise ParamsError(f"soft_overlong: cache ({cache}) has to be in 1 to max_length ({max_length})")
     return [min(0.0, max(-1.0, (max_length - cache - len(ids)) / cache)) for ids in completion_ids]
+
+
+soft_overlong.check = check  # type: ignore[attr-defined]

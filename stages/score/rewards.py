@@ -69,6 +69,12 @@ def check_arguments(function: Function, reward: Reward, option: str) -> None:
     unknown = [name for name in reward.arguments if name not in parameters and not takes_all]
     if unknown:
         raise ParamsError(f"params.yaml: {option}: {reward.function} takes no {', '.join(unknown)}")
+    check = getattr(function, "check", None)  # a function may know more about its own arguments
+    if check is not None:
+        try:
+            check(**reward.arguments)
+        except (TypeError, ValueError) as error:
+            raise ParamsError(f"params.yaml: {option}: {error}") from None
 
 
 def call(function: Function, inputs: dict[str, list[Any]], option: str) -> list[Any]:

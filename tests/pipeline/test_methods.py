@@ -64,8 +64,8 @@ def test_compare_writes_estimators_side_by_side(remax):
 
 
 def test_compare_refuses_what_it_cannot_compare(workspace, remax):
-    assert "two or more different names" in remax.fail("rloo", "compare", "i0001", "--estimators", "rloo,nonsense")
-    assert "two or more different names" in remax.fail("rloo", "compare", "i0001", "--estimators", "rloo")
+    assert "no estimator nonsense" in remax.fail("rloo", "compare", "i0001", "--estimators", "rloo,nonsense")
+    assert "two or more different ones" in remax.fail("rloo", "compare", "i0001", "--estimators", "rloo")
     assert "i0009/scores.parquet does not exist" in remax.fail("rloo", "compare", "i0009")
 
 

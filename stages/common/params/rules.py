@@ -61,6 +61,13 @@ def reductions_that_make_sense(params: "Params") -> None:
         raise ValueError(f"update.constant_length is for reduction constant_length, not {update.reduction}")
 
 
+def normalising_leaves_something(params: "Params") -> None:
+    if params.advantage.estimator == "raft" and params.advantage.normalise == "batch":
+        raise ValueError(
+            "advantage.normalise batch: the advantages of raft are all 1, which less their mean is 0: set it to none"
+        )
+
+
 def minibatches_have_prompts(params: "Params") -> None:
     if params.update.minibatches > params.rollout.prompts_per_iteration:
         raise ValueError(
@@ -86,6 +93,7 @@ RULES = (
     budget_within_the_prompts,
     siblings_to_compare_with,
     reductions_that_make_sense,
+    normalising_leaves_something,
     minibatches_have_prompts,
     token_advantages_have_token_ratios,
 )

@@ -219,6 +219,10 @@ def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
             },
             "params.yaml: rollout.samples_per_prompt = 1: advantage.estimator reinforce_pp compares",
         ),
+        (
+            {"advantage.estimator": "raft", "advantage.normalise": "batch"},
+            "params.yaml: advantage.normalise batch: the advantages of raft are all 1",
+        ),
         ({"update.minibatches": 17}, "params.yaml: update.minibatches (17) are made of whole groups"),
         ({"update.ppo": {"clip_high": 0.5, "dual_clip": 1.4}}, "params.yaml: update.ppo: dual_clip (1.4)"),
         (

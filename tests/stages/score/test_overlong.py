@@ -2,8 +2,9 @@
 
 import pytest
 
-from stages.common.params import ParamsError
+from stages.common.params import ParamsError, Reward
 from stages.score.overlong import soft_overlong
+from stages.score.rewards import check_arguments
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,17 @@ def test_by_hand(length, penalty):
     assert soft_overlong([[7] * length], max_length=20, cache=8, prompts=["x"]) == [penalty]
 
 
-@pytest.mark.parametrize("cache", [0, -1, 21])
-def test_a_cache_that_is_no_part_of_the_length_is_refused(cache):
-    with pytest.raises(ParamsError, match="soft_overlong: cache"):
-        soft_overlong([[1]], max_length=20, cache=cache)
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"max_length": 20, "cache": 0}, "cache"),
+        ({"max_length": 20, "cache": 21}, "cache"),
+        ({"max_length": 20}, "missing 1 required positional argument: 'cache'"),
+        ({"max_len": 20, "cache": 8}, "unexpected keyword argument 'max_len'"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_is_sampled(arguments, told):
+    reward = Reward(function="stages.score.overlong:soft_overlong", arguments=arguments)
+    with pytest.raises(ParamsError, match=r"params\.yaml: score\.rewards\.long\.arguments: ") as error:
+        check_arguments(soft_overlong, reward, "score.rewards.long.arguments")
+    assert told in str(error.value)
