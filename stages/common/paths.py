@@ -7,6 +7,9 @@ from stages.common.errors import StageError
 
 DATA = Path("data")
 BASE = DATA / "base"
+REFERENCE = DATA / "reference"  # the initial policy and reference: the base, fine-tuned if `sft` says so
+DEMONSTRATIONS = DATA / "demonstrations.parquet"
+SFT_STEPS = DATA / "sft.parquet"
 PROMPTS = DATA / "prompts.parquet"
 ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"
@@ -36,6 +39,19 @@ def previous(name: str) -> str:
     if name == INITIAL:
         raise StageError(f"{INITIAL} is the initial policy; training iterations count from {iteration_name(1)}")
     return iteration_name(iteration_number(name) - 1)
+
+
+def preferences(name: str) -> Path:
+    """The pairs that reward model `name` is trained on."""
+    return DATA / "preferences" / f"{name}.parquet"
+
+
+def reward_model(name: str) -> Path:
+    return DATA / "reward_models" / name
+
+
+def reward_metrics(name: str) -> Path:
+    return DATA / "reward_models" / f"{name}.json"
 
 
 def iteration(name: str) -> Path:

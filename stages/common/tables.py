@@ -30,6 +30,31 @@ PROMPTS: Schema = {
     "prompt_ids": pl.List(pl.Int32()),
 }
 
+DEMONSTRATIONS: Schema = {
+    "prompt_id": pl.String(),
+    "split": pl.String(),  # train | heldout
+    "prompt": pl.String(),
+    "prompt_ids": pl.List(pl.Int32()),
+    "completion": pl.String(),
+    "completion_ids": pl.List(pl.Int32()),  # with the end-of-sequence token
+    "task_reward": pl.Float64(),  # of best_of; null: from a file
+}
+
+PREFERENCES: Schema = {
+    "pair_id": pl.String(),
+    "split": pl.String(),  # train | heldout
+    "prompt": pl.String(),
+    "prompt_ids": pl.List(pl.Int32()),
+    "chosen": pl.String(),
+    "chosen_ids": pl.List(pl.Int32()),  # with the end-of-sequence token, if there was one
+    "rejected": pl.String(),
+    "rejected_ids": pl.List(pl.Int32()),
+    "chosen_gold": pl.Float64(),  # of the gold function; null: labelled by people
+    "rejected_gold": pl.Float64(),
+    "flipped": pl.Boolean(),  # the label is noise: gold prefers the rejected one
+    "margin": pl.Float64(),  # of the file; null: none
+}
+
 ROLLOUTS: Schema = {
     **KEY_SCHEMA,
     "position": pl.Int64(),  # place in the endless sequence of shuffled epochs

@@ -80,7 +80,15 @@ def token_advantages_have_token_ratios(params: "Params") -> None:
         )
 
 
+def reward_models_exist(params: "Params") -> None:
+    for name, reward in params.score.rewards.items():
+        if reward.model is not None and reward.model not in params.reward_models:
+            known = ", ".join(params.reward_models) or "none"
+            raise ValueError(f"score.rewards.{name}.model = {reward.model!r} is none of reward_models: {known}")
+
+
 RULES = (
+    reward_models_exist,
     remax_has_greedy_rows,
     named_rewards_exist,
     budget_within_the_prompts,

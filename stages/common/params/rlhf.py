@@ -1,0 +1,94 @@
+"""Sections `sft` and `reward_models`: what RLHF needs before the first iteration."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from stages.common.params.adamw import AdamW
+from stages.common.params.base import Count, Section
+
+FUNCTION = r"^[\w.]+:\w+$"
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class BestOf(Section):
+    """Demonstrations by the base model itself: for each of `prompts` training prompts the best of `samples` answers, by
+    the functions of `score.rewards`.
+    """
+
+    prompts: Count
+    samples: Annotated[int, Field(ge=2)]
+
+
+class Sft(AdamW):
+    """Supervised fine-tuning of the base into the initial policy, which is the reference too.
+
+    Demonstrations come from a `file` (JSON Lines or Parquet with `prompt` and `completion`, or `messages`) or are made
+    by `best_of`. `method`: all weights, or an adapter by the options of `policy.lora` that is merged at the end.
+    """
+
+    file: str | None = None
+    best_of: BestOf | None = None
+    heldout: Share = 0.1
+    method: Literal["full", "lora"] = "full"
+    epochs: Count = 1
+    batch_sequences: Count = 16
+    pack_tokens: Count = 512
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Sft":
+        if (self.file is None) == (self.best_of is None):
+            raise ValueError("demonstrations come either from `file` or from `best_of`: set one of the two")
+        return self
+
+
+class SampledPairs(Section):
+    """Two answers of the reference to each of `prompts` training prompts, labelled by a gold function; `noise` is the
+    probability that a label is the wrong way round. Pairs with equal gold scores are left out.
+    """
+
+    prompts: Count
+    gold: Annotated[str, Field(pattern=FUNCTION)]
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class Preferences(Section):
+    """Pairs from a `file` (JSON Lines or Parquet with TRL's columns, or transcripts with a shared prefix), or `sampled`."""
+
+    file: str | None = None
+    sampled: SampledPairs | None = None
+    heldout: Share = 0.1
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Preferences":
+        if (self.file is None) == (self.sampled is None):
+            raise ValueError("preferences come either from `file` or are `sampled`: set one of the two")
+        return self
+
+
+class RewardModel(AdamW):
+    """A Bradley-Terry reward model over the reference, trained on its own preferences, or one that exists (`source`).
+
+    `margin`: take the pairs' margins into the loss; `centring`: weight of (r_chosen + r_rejected)^2;
+    `reference_samples`: answers of the reference on which its distribution is measured and normalisation is fitted.
+    """
+
+    preferences: Preferences | None = None
+    source: str | None = None
+    method: Literal["full", "lora"] = "full"
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-5
+    epochs: Count = 1
+    batch_pairs: Count = 8
+    margin: bool = False
+    centring: Annotated[float, Field(ge=0)] = 0.0
+    reference_samples: Count = 128
+    batch_tokens: Count = 4096
+
+    @model_validator(mode="after")
+    def _trained_or_given(self) -> "RewardModel":
+        if (self.preferences is None) == (self.source is None):
+            raise ValueError(
+                "a reward model is either trained on `preferences` or taken from `source`: set one of them"
+            )
+        return self
