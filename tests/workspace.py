@@ -66,7 +66,11 @@ class Workspace:
     def environment(self) -> dict[str, str]:
         path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
         home = str(self.folder / ".prefect")
-        return os.environ | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": str(self.folder), "COLUMNS": "120"} | self.extra
+        return (
+            os.environ
+            | {"PATH": path, "PREFECT_HOME": home, "PYTHONPATH": str(self.folder), "COLUMNS": "120"}
+            | self.extra
+        )
 
     def command(self, *arguments: str) -> list[str]:
         return [shutil.which(arguments[0], path=self.environment["PATH"]) or arguments[0], *arguments[1:]]
