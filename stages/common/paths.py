@@ -46,6 +46,11 @@ def preferences(name: str) -> Path:
     return DATA / "preferences" / f"{name}.parquet"
 
 
+def reward_models_index() -> Path:
+    """Which reward models the scores use; there also where there is none, as DVC wants the folder to exist."""
+    return DATA / "reward_models" / "index.json"
+
+
 def reward_model(name: str) -> Path:
     return DATA / "reward_models" / name
 

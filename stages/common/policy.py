@@ -1,7 +1,7 @@
 """Policies as Hugging Face folders: loading, saving, and keeping them in memory between stages.
 
-Full fine-tuning: `data/policies/<iteration>` is a model folder. LoRA: it is an adapter folder over `data/base`, and the
-reference policy is the base with the adapter off. Weights are safetensors, never pickle.
+Full fine-tuning: `data/policies/<iteration>` is a model folder. LoRA: it is an adapter folder over
+`data/reference`, and the reference policy is that model with the adapter off. Weights are safetensors, never pickle.
 """
 
 import json
@@ -22,7 +22,7 @@ from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
 from stages.common.params import Lora
-from stages.common.paths import BASE
+from stages.common.paths import REFERENCE
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -36,7 +36,7 @@ class PolicyError(StageError):
     """A model folder that cannot be used; the message names it."""
 
 
-def load_tokenizer(folder: Path = BASE) -> Any:
+def load_tokenizer(folder: Path = REFERENCE) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -68,11 +68,11 @@ class Models:
         self._config: bytes | None = None  # of the adapter that is built into the base
 
     def base(self) -> Any:
-        """The model in `data/base`."""
-        found = folder_hash(BASE)
+        """The model in `data/reference`."""
+        found = folder_hash(REFERENCE)
         if self._base is None or self._base[0] != found:
             self._policy = self._config = None
-            self._base = (found, load_model(BASE, self.runtime))
+            self._base = (found, load_model(REFERENCE, self.runtime))
         return self._base[1]
 
     def policy(self, folder: Path) -> Any:
@@ -148,7 +148,7 @@ def new_adapter(base: Any, lora: Lora, seed: int) -> Any:
         target_modules=lora.targets,
         layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
         task_type="CAUSAL_LM",
-        base_model_name_or_path=str(BASE),
+        base_model_name_or_path=str(REFERENCE),
     )
     try:
         return get_peft_model(base, config).eval()
@@ -182,7 +182,7 @@ def save_new_adapter(model: Any, folder: Path) -> None:
         key: sorted(value) if isinstance(value, (set, list)) else value
         for key, value in model.peft_config["default"].to_dict().items()
     }
-    config |= {"base_model_name_or_path": str(BASE), "inference_mode": True}
+    config |= {"base_model_name_or_path": str(REFERENCE), "inference_mode": True}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
     save_adapter_weights(model, folder)
 

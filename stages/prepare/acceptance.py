@@ -32,6 +32,9 @@ def acceptance(params: Params) -> dict[str, Any]:
 def run(params: Params, journal: Journal) -> None:
     check_functions(params)  # nothing has been sampled yet
     found = acceptance(params)
+    used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
+    with publish(paths.reward_models_index()) as scratch:
+        scratch.write_text(json.dumps(used, sort_keys=True) + "\n", encoding="utf-8")
     with publish(paths.ACCEPTANCE) as scratch:
         scratch.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     journal.say(str(found["accepted"]))

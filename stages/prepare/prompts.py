@@ -100,7 +100,7 @@ def run(params: Params, journal: Journal) -> None:
     training, heldout = split_questions(question_bank(), settings.heldout, params.seed)
     rows = make_prompts(training, "train", settings.train, settings, params.seed)
     rows += make_prompts(heldout, "heldout", settings.heldout, settings, params.seed)
-    tokenizer = load_tokenizer()
+    tokenizer = load_tokenizer(paths.BASE)
     for row in rows:
         row["prompt_text"] = render(tokenizer, row["prompt"], settings.system)
         row["prompt_ids"] = tokenize(tokenizer, row["prompt_text"])

@@ -54,7 +54,9 @@ class SampledPairs(Section):
 
 
 class Preferences(Section):
-    """Pairs from a `file` (JSON Lines or Parquet with TRL's columns, or transcripts with a shared prefix), or `sampled`."""
+    """Pairs from a `file` (JSON Lines or Parquet with TRL's columns, or transcripts with a shared prefix), or made
+    (`sampled`).
+    """
 
     file: str | None = None
     sampled: SampledPairs | None = None
@@ -88,7 +90,5 @@ class RewardModel(AdamW):
     @model_validator(mode="after")
     def _trained_or_given(self) -> "RewardModel":
         if (self.preferences is None) == (self.source is None):
-            raise ValueError(
-                "a reward model is either trained on `preferences` or taken from `source`: set one of them"
-            )
+            raise ValueError("a reward model is trained on `preferences` or taken from `source`: set one of the two")
         return self
