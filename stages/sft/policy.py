@@ -5,6 +5,7 @@ holds for other stages stay as they are.
 """
 
 import gc
+import warnings
 from typing import Any
 
 import polars as pl
@@ -55,7 +56,9 @@ def trainable_model(params: Params, sft: Sft, runtime: Runtime) -> Any:
     model = load_model(paths.BASE, runtime)
     if sft.method == "full":
         return model.requires_grad_(True)
-    return new_adapter(model, params.policy.lora, seed_of(params.seed, "sft lora") % 2**63)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*base_model_name_or_path.* was renamed")  # it is merged at the end
+        return new_adapter(model, params.policy.lora, seed_of(params.seed, "sft lora") % 2**63)
 
 
 def publish_reference(model: Any, optimizer: StoredAdamW, sft: Sft) -> None:
