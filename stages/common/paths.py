@@ -8,6 +8,8 @@ from stages.common.errors import StageError
 DATA = Path("data")
 BASE = DATA / "base"
 REFERENCE = DATA / "reference"  # the initial policy and reference: the base, fine-tuned if `sft` says so
+SFT_SOURCE = DATA / "sft_source.json"  # what the demonstrations are made of
+SFT_TRAINING = DATA / "sft_training.json"  # and what the training on them depends on
 DEMONSTRATIONS = DATA / "demonstrations.parquet"
 SFT_STEPS = DATA / "sft.parquet"
 PROMPTS = DATA / "prompts.parquet"

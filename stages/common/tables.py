@@ -40,6 +40,16 @@ DEMONSTRATIONS: Schema = {
     "task_reward": pl.Float64(),  # of best_of; null: from a file
 }
 
+SFT_STEPS: Schema = {
+    "step": pl.Int32(),  # 0: before the first
+    "epoch": pl.Int32(),
+    "loss": pl.Float64(),  # nats per completion token of the step; null at step 0
+    "grad_norm": pl.Float64(),  # before clipping
+    "learning_rate": pl.Float64(),
+    "tokens": pl.Int64(),  # completion tokens
+    "heldout_loss": pl.Float64(),  # nats per token of the held-out completions, at step 0 and at an epoch's end
+}
+
 PREFERENCES: Schema = {
     "pair_id": pl.String(),
     "split": pl.String(),  # train | heldout

@@ -1,5 +1,5 @@
 """Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000,
-`acceptance` -> acceptance.json.
+`acceptance` -> acceptance.json and the other files that stand between options and stages.
 """
 
 from stages.common.journal import Journal

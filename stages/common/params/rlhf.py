@@ -24,10 +24,12 @@ class Sft(AdamW):
     """Supervised fine-tuning of the base into the initial policy, which is the reference too.
 
     Demonstrations come from a `file` (JSON Lines or Parquet with `prompt` and `completion`, or `messages`) or are made
-    by `best_of`. `method`: all weights, or an adapter by the options of `policy.lora` that is merged at the end.
+    by `best_of`. `sha256` is the file's: where it is null nothing tells DVC that the file has changed. `method`: all
+    weights, or an adapter by the options of `policy.lora` that is merged at the end.
     """
 
     file: str | None = None
+    sha256: str | None = None
     best_of: BestOf | None = None
     heldout: Share = 0.1
     method: Literal["full", "lora"] = "full"
@@ -39,6 +41,8 @@ class Sft(AdamW):
     def _one_source(self) -> "Sft":
         if (self.file is None) == (self.best_of is None):
             raise ValueError("demonstrations come either from `file` or from `best_of`: set one of the two")
+        if self.file is None and self.sha256 is not None:
+            raise ValueError("sha256 is of a `file` of demonstrations; remove it")
         return self
 
 

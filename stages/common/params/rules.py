@@ -31,6 +31,17 @@ def budget_within_the_prompts(params: "Params") -> None:
         )
 
 
+def best_of_within_the_prompts(params: "Params") -> None:
+    best_of = params.sft.best_of if params.sft else None
+    if best_of and best_of.prompts > params.prepare.prompts.train:
+        raise ValueError(
+            f"sft.best_of.prompts = {best_of.prompts}: a prompt is answered once, "
+            f"and there are {params.prepare.prompts.train} (prepare.prompts.train)"
+        )
+    if best_of and all(reward.function is None for reward in params.score.rewards.values()):
+        raise ValueError("sft.best_of picks answers by the functions of score.rewards, and there is none")
+
+
 def siblings_to_compare_with(params: "Params") -> None:
     options = params.advantage
     needs_siblings = options.estimator not in SINGLE_SAMPLE or (
@@ -92,6 +103,7 @@ RULES = (
     remax_has_greedy_rows,
     named_rewards_exist,
     budget_within_the_prompts,
+    best_of_within_the_prompts,
     siblings_to_compare_with,
     reductions_that_make_sense,
     minibatches_have_prompts,
