@@ -147,6 +147,21 @@ GENERATIONS: Schema = {
 }
 
 
+JUDGED: Schema = {
+    "iteration": pl.Int32(),
+    "prompt_id": pl.String(),
+    "sample": pl.Int16(),
+    "outcome": pl.Float64(),  # 1: won against the initial policy, 0: lost, .5: tie; null: no verdict
+    "score": pl.Float64(),  # by a function or a reward model; null: by an endpoint
+    "other_score": pl.Float64(),
+    "verdict": pl.String(),  # of an endpoint that saw this answer as A; null: none
+    "verdict_swapped": pl.String(),  # that saw it as B
+    "message": pl.String(),  # why there is no outcome
+    "length": pl.Int32(),
+    "other_length": pl.Int32(),
+}
+
+
 class TableError(StageError):
     """A table that breaks its contract; the message names the table and the row's key."""
 

@@ -81,9 +81,11 @@ def token_advantages_have_token_ratios(params: "Params") -> None:
 
 
 def reward_models_exist(params: "Params") -> None:
+    known = ", ".join(params.reward_models) or "none"
+    if params.judge and params.judge.model is not None and params.judge.model not in params.reward_models:
+        raise ValueError(f"judge.model = {params.judge.model!r} is none of reward_models: {known}")
     for name, reward in params.score.rewards.items():
         if reward.model is not None and reward.model not in params.reward_models:
-            known = ", ".join(params.reward_models) or "none"
             raise ValueError(f"score.rewards.{name}.model = {reward.model!r} is none of reward_models: {known}")
 
 
