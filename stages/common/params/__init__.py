@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.common.params.adamw import AdamW, Schedule
 from stages.common.params.advantage import Advantage, BatchMean, Estimator, Grpo, MovingAverage, ReinforcePp
+from stages.common.params.alarms import Alarms
 from stages.common.params.base import ParamsError, Section
 from stages.common.params.evaluate import Evaluate
 from stages.common.params.judge import Endpoint, Judge
@@ -20,6 +21,7 @@ from stages.common.params.update import Update
 __all__ = [
     "AdamW",
     "Advantage",
+    "Alarms",
     "BatchMean",
     "BestOf",
     "Cispo",
@@ -76,6 +78,7 @@ class Params(Section):
     update: Update
     evaluate: Evaluate
     judge: Judge | None = None
+    alarms: Alarms = Alarms()
 
     @model_validator(mode="after")
     def _go_together(self) -> "Params":
