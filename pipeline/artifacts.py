@@ -17,6 +17,7 @@ from prefect.exceptions import PrefectException
 
 from pipeline.door import StageId
 from pipeline.follow import followed
+from pipeline.show.text import text
 from stages.common import paths
 from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, read_table
 from stages.history.rows import training_row
@@ -70,8 +71,8 @@ def extremes(name: str) -> str:
 def _card(row: dict[str, Any]) -> str:
     return (
         f"~~~~text\n{row['prompt']}\n~~~~\n\n~~~~text\n{row['completion']}\n~~~~\n\n"
-        f"`{row['prompt_id']}` sample {row['sample']}: reward {row['task_reward']:.3f}, "
-        f"score {row['score']:.3f}, baseline {row['baseline']:.3f}, advantage {row['advantage']:+.3f}"
+        f"`{row['prompt_id']}` sample {row['sample']}: reward {text(row['task_reward'])}, score {text(row['score'])}, "
+        f"baseline {text(row['baseline']) or 'none'}, advantage {row['advantage']:+.3f} by {row['estimator']}"
     )
 
 
