@@ -142,6 +142,8 @@ GENERATIONS: Schema = {
     "completion_ids": pl.List(pl.Int32()),
     "finish_reason": pl.String(),
     "length": pl.Int32(),
+    "entropy": pl.Float32(),
+    "kl": pl.Float64(),  # to the reference, k1 of the sequence
     "task_reward": pl.Float64(),
     "parts": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()})),
 }

@@ -59,9 +59,8 @@ def _length(row: Row, first: Row, options: Alarms) -> Alarm | None:
     ratio = row[key] / first[key]
     if 1 / factor <= ratio <= factor:
         return None
-    return Alarm(
-        "length", f"{row[key]:.1f} tokens on average, {ratio:.2f} times the first iteration's {first[key]:.1f}"
-    )
+    times = f"{ratio:.2f} times the first iteration's {first[key]:.1f}"
+    return Alarm("length", f"{row[key]:.1f} tokens on average, {times}")
 
 
 def _proxy_against_gold(rows: Sequence[Row], options: Alarms) -> Alarm | None:
@@ -75,10 +74,8 @@ def _proxy_against_gold(rows: Sequence[Row], options: Alarms) -> Alarm | None:
     rose, fell = known[-1][proxy] - known[-2][proxy], known[-2][gold] - known[-1][gold]
     if rose <= 0 or fell <= options.gold_falls_by:
         return None
-    return Alarm(
-        "proxy_against_gold",
-        f"since iteration {known[-2]['iteration']} {options.proxy} rose by {rose:.3g} and {options.gold} fell by {fell:.3g}",
-    )
+    since = f"since iteration {known[-2]['iteration']}"
+    return Alarm("proxy_against_gold", f"{since} {options.proxy} rose by {rose:.3g}, {options.gold} fell by {fell:.3g}")
 
 
 def _column(name: str) -> str:

@@ -89,7 +89,14 @@ def reward_models_exist(params: "Params") -> None:
             raise ValueError(f"score.rewards.{name}.model = {reward.model!r} is none of reward_models: {known}")
 
 
+def measured_rewards_have_names_of_their_own(params: "Params") -> None:
+    twice = sorted(set(params.score.rewards) & set(params.evaluate.rewards))
+    if twice:
+        raise ValueError(f"evaluate.rewards: {', '.join(twice)} are in score.rewards, too; they are measured anyway")
+
+
 RULES = (
+    measured_rewards_have_names_of_their_own,
     reward_models_exist,
     remax_has_greedy_rows,
     named_rewards_exist,
