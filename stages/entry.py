@@ -21,7 +21,7 @@ PARTS = {  # of the stages that come before the first iteration
     "sft": ("demonstrations", "policy"),
 }
 OF_REWARD_MODELS = ("preferences", "reward_model")  # stages that have the name of one of `reward_models`
-OF_ITERATIONS = ("rollout", "score", "advantage", "diagnose", "update", "evaluate", "history")
+OF_ITERATIONS = ("rollout", "score", "advantage", "diagnose", "update", "evaluate", "judge", "history")
 STAGES = (*PARTS, *OF_REWARD_MODELS, *OF_ITERATIONS)
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 

@@ -89,6 +89,14 @@ def evaluation(name: str) -> Path:
     return iteration(name) / "eval.json"
 
 
+def judged(name: str) -> Path:
+    return iteration(name) / "judged.parquet"
+
+
+def verdict(name: str) -> Path:
+    return iteration(name) / "judge.json"
+
+
 def generations(name: str) -> Path:
     return iteration(name) / "generations.parquet"
 

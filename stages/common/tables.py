@@ -152,8 +152,25 @@ GENERATIONS: Schema = {
     "completion_ids": pl.List(pl.Int32()),
     "finish_reason": pl.String(),
     "length": pl.Int32(),
+    "entropy": pl.Float32(),
+    "kl": pl.Float64(),  # to the reference, k1 of the sequence
     "task_reward": pl.Float64(),
     "parts": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()})),
+}
+
+
+JUDGED: Schema = {
+    "iteration": pl.Int32(),
+    "prompt_id": pl.String(),
+    "sample": pl.Int16(),
+    "outcome": pl.Float64(),  # 1: won against the initial policy, 0: lost, .5: tie; null: no verdict
+    "score": pl.Float64(),  # by a function or a reward model; null: by an endpoint
+    "other_score": pl.Float64(),
+    "verdict": pl.String(),  # of an endpoint that saw this answer as A; null: none
+    "verdict_swapped": pl.String(),  # that saw it as B
+    "message": pl.String(),  # why there is no outcome
+    "length": pl.Int32(),
+    "other_length": pl.Int32(),
 }
 
 

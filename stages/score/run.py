@@ -15,7 +15,9 @@ from stages.score.kl import add_kl, add_score
 from stages.score.rewards import reward_columns, reward_inputs
 
 
-def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: Journal) -> pl.DataFrame:
+def add_reference(
+    rows: pl.DataFrame, models: Models, temperature: float, max_tokens: int, journal: Journal
+) -> pl.DataFrame:
     """Add `ref_logprobs`, at the sampling temperature; with beta = 0 too, as the KL is reported all the same."""
     groups = groups_of(rows.with_row_index("index"))
     with models.reference() as reference:
@@ -25,8 +27,8 @@ def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: J
         found = completion_logprobs(
             reference,
             groups,
-            params.rollout.temperature,
-            params.score.pack_tokens,
+            temperature,
+            max_tokens,
             one_by_one=one_by_one,
             progress=lambda done, total: journal.progress(done, total, "passes of the reference"),
         )
@@ -57,7 +59,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
     refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
     rewards = score_rows(rows, params)
-    referenced = add_kl(add_reference(rows, models, params, journal))
+    temperature, max_tokens = params.rollout.temperature, params.score.pack_tokens
+    referenced = add_kl(add_reference(rows, models, temperature, max_tokens, journal))
     scored = add_score(referenced.hstack(rewards), params.score.kl.beta_in("reward"))
     counts = (pl.col("kind") == "sample") & pl.col("accepted")
     table = scored.with_columns(in_baseline=counts & pl.col("task_reward").is_not_null())

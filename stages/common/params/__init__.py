@@ -6,8 +6,10 @@ from pydantic import Field, model_validator
 
 from stages.common.params.adamw import AdamW, Schedule
 from stages.common.params.advantage import Advantage, BatchMean, Estimator, Grpo, MovingAverage, ReinforcePp
+from stages.common.params.alarms import Alarms
 from stages.common.params.base import ParamsError, Section
 from stages.common.params.evaluate import Evaluate
+from stages.common.params.judge import Endpoint, Judge
 from stages.common.params.objective import Cispo, Gspo, ImportanceCorrection, Ppo, Sapo
 from stages.common.params.rlhf import BestOf, Preferences, RewardModel, SampledPairs, Sft
 from stages.common.params.rollout import DynamicSampling, Rollout
@@ -19,17 +21,20 @@ from stages.common.params.update import Update
 __all__ = [
     "AdamW",
     "Advantage",
+    "Alarms",
     "BatchMean",
     "BestOf",
     "Cispo",
     "Compute",
     "ConstraintKind",
     "DynamicSampling",
+    "Endpoint",
     "Estimator",
     "Evaluate",
     "Grpo",
     "Gspo",
     "ImportanceCorrection",
+    "Judge",
     "Kl",
     "Lora",
     "Model",
@@ -72,6 +77,8 @@ class Params(Section):
     advantage: Advantage = Advantage()
     update: Update
     evaluate: Evaluate
+    judge: Judge | None = None
+    alarms: Alarms = Alarms()
 
     @model_validator(mode="after")
     def _go_together(self) -> "Params":

@@ -92,13 +92,22 @@ def token_advantages_have_token_ratios(params: "Params") -> None:
 
 
 def reward_models_exist(params: "Params") -> None:
+    known = ", ".join(params.reward_models) or "none"
+    if params.judge and params.judge.model is not None and params.judge.model not in params.reward_models:
+        raise ValueError(f"judge.model = {params.judge.model!r} is none of reward_models: {known}")
     for name, reward in params.score.rewards.items():
         if reward.model is not None and reward.model not in params.reward_models:
-            known = ", ".join(params.reward_models) or "none"
             raise ValueError(f"score.rewards.{name}.model = {reward.model!r} is none of reward_models: {known}")
 
 
+def measured_rewards_have_names_of_their_own(params: "Params") -> None:
+    twice = sorted(set(params.score.rewards) & set(params.evaluate.rewards))
+    if twice:
+        raise ValueError(f"evaluate.rewards: {', '.join(twice)} are in score.rewards, too; they are measured anyway")
+
+
 RULES = (
+    measured_rewards_have_names_of_their_own,
     reward_models_exist,
     remax_has_greedy_rows,
     named_rewards_exist,
