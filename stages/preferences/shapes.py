@@ -20,6 +20,7 @@ from typing import Any
 ROLES = ("system", "user", "assistant")
 SIDES = ("chosen", "rejected")
 USED = frozenset({"prompt", "margin", *SIDES})
+COLUMNS = "prompt (or chosen and rejected begin with it), chosen, rejected, and margin if there is one"
 SPEAKER = re.compile(r"\n\n(Human|Assistant):[ ]?")
 OPEN = "\n\nAssistant:"
 SPEAKER_ROLE = {"Human": "user", "Assistant": "assistant"}
@@ -45,7 +46,7 @@ def pair_of(row: dict[str, Any]) -> RawPair:
     """The row as a conversation with two answers; a ShapeError says what is wrong with it."""
     sides = [side for side in SIDES if side not in row]
     if sides:
-        raise ShapeError(f"no column {' and '.join(sides)}; it has {', '.join(row)}. Columns are prompt, {_LISTED}")
+        raise ShapeError(f"no column {' and '.join(sides)}; it has {', '.join(row)}. Columns are {COLUMNS}")
     columns = [name for name in ("prompt", *SIDES) if name in row]
     for name in columns:
         _check(name, row[name])
@@ -57,9 +58,6 @@ def pair_of(row: dict[str, Any]) -> RawPair:
     if answers[0] == answers[1]:
         raise ShapeError("chosen and rejected are equal: such a pair says nothing; remove it")
     return RawPair(turns, answers[0], answers[1], _margin(row))
-
-
-_LISTED = "chosen, rejected (prompt may be part of both), and margin if there is one"
 
 
 def _check(name: str, value: Any) -> None:

@@ -253,6 +253,12 @@ def test_options(project, options, message):
         project.pairs(**options)
 
 
+def test_preferences_of_a_given_reward_model_are_written_out(project):
+    project.raw["reward_models"] = {"given": {"source": "somewhere"}}
+    with pytest.raises(ParamsError, match=r"reward_models.given.preferences: missing; add it"):
+        project.run("given")
+
+
 def real_data(name):
     folder = Path(os.environ.get("RLOO_DATA", Path(__file__).parents[4] / "shared" / "data"))
     return folder / name
