@@ -16,10 +16,15 @@ from stages.preferences.tokens import Reader
 def pairs_of_file(path: Path, reader: Reader, journal: Journal) -> pl.DataFrame:
     """One row per row of the file, in its order, without a split yet; `pair_id` has the row's number."""
     numbered = read_rows(path)
-    rows = []
+    rows: list[dict[str, Any]] = []
+    first = ""
     for done, (number, row) in enumerate(numbered, start=1):
         try:
-            columns = reader.columns(pair_of(row))
+            pair = pair_of(row)
+            first = first or pair.shape
+            if pair.shape != first:
+                raise ShapeError(f"it is {pair.shape}, row {numbered[0][0]} is {first}; use one shape")
+            columns = reader.columns(pair)
         except ShapeError as error:
             raise row_error(path, number, str(error)) from None
         rows.append({"pair_id": f"row-{number:07d}", "flipped": False, **columns})
@@ -32,7 +37,7 @@ def pairs_of_file(path: Path, reader: Reader, journal: Journal) -> pl.DataFrame:
 
 
 def tell_repetitions(rows: list[dict[str, Any]], path: Path, journal: Journal) -> None:
-    """Say how many rows repeat an earlier one, and how many contradict one; all stay, as the user's weights do."""
+    """Say how many rows repeat an earlier one, and how many contradict one; all stay."""
     counts = Counter(_texts(row, "chosen", "rejected") for row in rows)
     repeated = sum(count - 1 for count in counts.values())
     contradicted = sum(min(count, counts[prompt, b, a]) for (prompt, a, b), count in counts.items() if a < b)

@@ -34,8 +34,9 @@ class ShapeError(ValueError):
 
 @dataclass(frozen=True)
 class RawPair:
-    """`turns` end with the user's; `chosen` and `rejected` answer them."""
+    """`turns` end with the user's; `chosen` and `rejected` answer them. `shape` says what the row looked like."""
 
+    shape: str
     turns: list[Turn]
     chosen: str
     rejected: str
@@ -54,10 +55,12 @@ def pair_of(row: dict[str, Any]) -> RawPair:
     if len(set(kinds.values())) > 1:
         told = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
         raise ShapeError(f"{told}: make all text or all conversations, or leave out a prompt that chosen holds anyway")
-    turns, answers = _split(*(row[name] for name in columns))
+    values = [row[name] for name in columns]
+    shape = _shape(values)
+    turns, answers = _split(shape, values)
     if answers[0] == answers[1]:
         raise ShapeError("chosen and rejected are equal: such a pair says nothing; remove it")
-    return RawPair(turns, answers[0], answers[1], _margin(row))
+    return RawPair(shape, turns, answers[0], answers[1], _margin(row))
 
 
 def _check(name: str, value: Any) -> None:
@@ -94,20 +97,30 @@ def _margin(row: dict[str, Any]) -> float | None:
     return float(margin)
 
 
-def _split(*columns: Any) -> tuple[list[Turn], list[str]]:
-    """The turns up to the answers, and the two answers. Columns are (prompt,) chosen, rejected."""
+def _shape(columns: list[Any]) -> str:
     if isinstance(columns[0], list):
-        prompt = columns[0] if len(columns) == 3 else []
-        return _last_turns([_plain(prompt + side) for side in columns[-2:]], len(prompt))
-    if len(columns) == 2 and any(map(is_transcript, columns)):
-        return _last_turns([turns_of_transcript(text) for text in columns], 0)
-    if len(columns) == 3 and is_transcript(columns[0]) and columns[0].rstrip().endswith(OPEN):
-        opened = turns_of_transcript(columns[0].rstrip().removesuffix(OPEN))
-        sides = [opened + turns_of_transcript(f"{OPEN} {text.removeprefix(' ')}") for text in columns[1:]]
-        return _last_turns(sides, len(opened))
-    if len(columns) == 3:
-        return [{"role": "user", "content": columns[0]}], list(columns[1:])
-    return _shared_prefix(*columns)
+        return "conversations"
+    if len(columns) == 2:
+        return "transcripts" if any(map(is_transcript, columns)) else "texts with a shared prefix"
+    opened = is_transcript(columns[0]) and columns[0].rstrip().endswith(OPEN)
+    return "a transcript with answers" if opened else "a text with answers"
+
+
+def _split(shape: str, columns: list[Any]) -> tuple[list[Turn], list[str]]:
+    """The turns up to the answers, and the two answers. Columns are [prompt,] chosen, rejected."""
+    prompt, sides = columns[:-2], columns[-2:]
+    if shape == "conversations":
+        opened = _plain(prompt[0]) if prompt else []
+        return _last_turns([opened + _plain(side) for side in sides], len(opened))
+    if shape == "transcripts":
+        return _last_turns([turns_of_transcript(text) for text in sides], 0)
+    if shape == "a transcript with answers":
+        opened = turns_of_transcript(prompt[0].rstrip().removesuffix(OPEN))
+        answers = [turns_of_transcript(f"{OPEN} {text.removeprefix(' ')}") for text in sides]
+        return _last_turns([opened + answer for answer in answers], len(opened))
+    if shape == "a text with answers":
+        return [{"role": "user", "content": prompt[0]}], sides
+    return _shared_prefix(*sides)
 
 
 def _plain(turns: list[Any]) -> list[Turn]:

@@ -209,6 +209,10 @@ BAD_FILES = {
         "columns.jsonl: row 2: its columns are not those of row 1 (rejected); use one shape",
     ),
     "missing.jsonl": ('{"prompt": "a", "chosen": "b"}', "missing.jsonl: row 1: no column rejected"),
+    "shapes.jsonl": (
+        f"{GOOD}\n{json.dumps(ROWS[0] | {'prompt': HH})}",
+        "shapes.jsonl: row 2: it is a transcript with answers, row 1 is a text with answers; use one shape",
+    ),
     "null.jsonl": (f"{GOOD}\n{GOOD.replace(chr(34) + 'No.' + chr(34), 'null')}", "null.jsonl: row 2: rejected is null"),
     "equal.jsonl": (f"{GOOD}\n{GOOD.replace('No.', 'So 0.')}", "equal.jsonl: row 2: chosen and rejected are equal"),
     "tokens.jsonl": (
