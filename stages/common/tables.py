@@ -51,9 +51,9 @@ SFT_STEPS: Schema = {
 }
 
 PREFERENCES: Schema = {
-    "pair_id": pl.String(),
+    "pair_id": pl.String(),  # the row of a file, or the id of the prompt
     "split": pl.String(),  # train | heldout
-    "prompt": pl.String(),
+    "prompt": pl.String(),  # a view: the ids are the truth
     "prompt_ids": pl.List(pl.Int32()),
     "chosen": pl.String(),
     "chosen_ids": pl.List(pl.Int32()),  # with the end-of-sequence token, if there was one
@@ -61,7 +61,7 @@ PREFERENCES: Schema = {
     "rejected_ids": pl.List(pl.Int32()),
     "chosen_gold": pl.Float64(),  # of the gold function; null: labelled by people
     "rejected_gold": pl.Float64(),
-    "flipped": pl.Boolean(),  # the label is noise: gold prefers the rejected one
+    "flipped": pl.Boolean(),  # gold prefers the rejected one; false where there is no gold
     "margin": pl.Float64(),  # of the file; null: none
 }
 

@@ -69,22 +69,26 @@ def make_prompts(questions: list[tuple[str, str]], split: str, count: int, setti
     return rows
 
 
+def render_turns(tokenizer: Any, turns: list[dict[str, str]]) -> str:
+    """The turns as the model reads them, up to where the answer begins; a TemplateError if it refuses them."""
+    text: str = tokenizer.apply_chat_template(
+        turns, tokenize=False, add_generation_prompt=True, strftime_now=A_FIXED_DAY.strftime
+    )
+    return text
+
+
 def render(tokenizer: Any, prompt: str, system: str | None) -> str:
     """The prompt as the model reads it, up to where the answer begins; plain text if there is no chat template."""
     if tokenizer.chat_template is None:
         return f"{system}\n\n{prompt}\n" if system else f"{prompt}\n"
     turns = [{"role": "system", "content": system}] if system else []
-    turns.append({"role": "user", "content": prompt})
     try:
-        text: str = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, strftime_now=A_FIXED_DAY.strftime
-        )
+        return render_turns(tokenizer, [*turns, {"role": "user", "content": prompt}])
     except TemplateError as error:
         raise ParamsError(
             f"params.yaml: prepare.prompts.system: the model's chat template refuses these turns: {error}; "
             "null leaves the system turn out"
         ) from None
-    return text
 
 
 def tokenize(tokenizer: Any, text: str) -> list[int]:

@@ -47,22 +47,27 @@ class Sft(AdamW):
 
 
 class SampledPairs(Section):
-    """Two answers of the reference to each of `prompts` training prompts, labelled by a gold function; `noise` is the
-    probability that a label is the wrong way round. Pairs with equal gold scores are left out.
+    """Two answers of the reference to each of `prompts` training prompts, labelled by a gold function.
+
+    `temperature` of the label: the first answer is preferred with probability sigmoid((g1 - g2) / temperature), and at
+    0 the one with the higher score; `noise` is the probability that the label is then swapped. Pairs with equal gold
+    scores are left out, whatever the temperature.
     """
 
     prompts: Count
     gold: Annotated[str, Field(pattern=FUNCTION)]
     arguments: dict[str, Any] = Field(default_factory=dict)
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    temperature: Annotated[float, Field(ge=0)] = 0.0
 
 
 class Preferences(Section):
-    """Pairs from a `file` (JSON Lines or Parquet with TRL's columns, or transcripts with a shared prefix), or made
-    (`sampled`).
+    """Pairs from a `file` (JSON Lines, a JSON array or Parquet, with TRL's columns; docs/preferences.md), or made
+    (`sampled`). `sha256`: of the file, which DVC does not watch; `heldout`: share of the prompts.
     """
 
     file: str | None = None
+    sha256: str | None = None
     sampled: SampledPairs | None = None
     heldout: Share = 0.1
 
@@ -70,6 +75,8 @@ class Preferences(Section):
     def _one_source(self) -> "Preferences":
         if (self.file is None) == (self.sampled is None):
             raise ValueError("preferences come either from `file` or are `sampled`: set one of the two")
+        if self.sha256 is not None and self.file is None:
+            raise ValueError("sha256 is that of a `file`; pairs that are `sampled` have none")
         return self
 
 
@@ -80,7 +87,7 @@ class RewardModel(AdamW):
     `reference_samples`: answers of the reference on which its distribution is measured and normalisation is fitted.
     """
 
-    preferences: Preferences | None = None
+    preferences: Preferences | None  # null beside a `source`, but written: DVC watches the option
     source: str | None = None
     method: Literal["full", "lora"] = "full"
     learning_rate: Annotated[float, Field(gt=0)] = 1e-5
