@@ -77,7 +77,7 @@ class Screen:
         """Stages that were computed speak through their iteration's line; the others are counted."""
         if outcome == "computed":
             seconds = seconds_of(stage.stage, stage.name)
-            if stage.stage in ("prepare", "history"):
+            if stage.stage in ("prepare", "sft", "preferences", "reward_model", "history"):
                 self.console.print(f"{stage.dvc_name:18} {seconds:5.1f} s")
         else:
             self.found.append(stage.dvc_name)

@@ -27,10 +27,10 @@ from pipeline.watch import Watch
 from pipeline.worker import resident_worker
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
+from stages.common.params_file import load_params
 from stages.common.paths import INITIAL
 
 EXIT_SECONDS = 10.0
-PREPARATION = ("prepare_model", "prepare_prompts", "prepare_policy", "prepare_acceptance")
 
 
 @task(name="stage", task_run_name="{dvc_name}", persist_result=False)
@@ -48,9 +48,19 @@ def run_stage(dvc_name: str, last: str, number: int) -> Outcome:
     return outcome
 
 
+def preparation() -> list[str]:
+    """The stages before the first iteration, in the order of the data flow."""
+    reward_models = load_params().reward_models
+    return [
+        *("prepare_model", "prepare_prompts", "prepare_acceptance", "sft_demonstrations", "sft_policy"),
+        *(f"{stage}@{name}" for name in reward_models for stage in ("preferences", "reward_model")),
+        "prepare_policy",
+    ]
+
+
 def stages_in_order(plan: Plan) -> list[StageId]:
     """All stages of the plan as they run: preparation, iteration after iteration, history."""
-    names = [*PREPARATION, *plan.stages_of(INITIAL)]
+    names = [*preparation(), *plan.stages_of(INITIAL)]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]
