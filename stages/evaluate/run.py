@@ -19,7 +19,8 @@ from stages.evaluate.bootstrap import bootstrap_interval
 from stages.evaluate.diversity import distinct_n
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
-from stages.score.rewards import call, check_functions, load_function, reward_columns, reward_inputs
+from stages.score.model_reward import all_rewards
+from stages.score.rewards import call, check_functions, load_function, reward_inputs
 
 
 def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
@@ -103,7 +104,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "heldout")
     check_functions(params)
     rows = generate(name, prompts, params, models, journal)
-    scored = rows.hstack(reward_columns(params.score.rewards, reward_inputs(rows)))
+    scored = rows.hstack(all_rewards(rows, params, models))
     schema = {**GENERATIONS, **reward_schema(list(params.score.rewards))}
     table = scored.with_columns(part_column(rows, params))
     summary = summarise(conform(table, schema, "generations"), params)

@@ -1,10 +1,10 @@
 """Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000,
-`acceptance` -> acceptance.json.
+`rewards` -> reward_models/index.json, `acceptance` -> acceptance.json.
 """
 
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.prepare import acceptance, model, policy, prompts
+from stages.prepare import acceptance, model, policy, prompts, rewards
 
 
 def run(part: str, params: Params, journal: Journal) -> None:
@@ -14,5 +14,7 @@ def run(part: str, params: Params, journal: Journal) -> None:
         prompts.run(params, journal)
     elif part == "policy":
         policy.run(params, journal)
+    elif part == "rewards":
+        rewards.run(params, journal)
     else:
         acceptance.run(params, journal)

@@ -12,7 +12,7 @@ from stages.common.params import Params
 from stages.common.policy import Models
 from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema, write_table
 from stages.score.kl import add_kl, add_score
-from stages.score.rewards import reward_columns, reward_inputs
+from stages.score.model_reward import all_rewards
 
 
 def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: Journal) -> pl.DataFrame:
@@ -34,16 +34,14 @@ def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: J
     return rows.with_columns(column)
 
 
-def score_rows(rows: pl.DataFrame, params: Params) -> pl.DataFrame:
+def score_rows(rows: pl.DataFrame, params: Params, models: Models) -> pl.DataFrame:
     """The rewards of all rows, in their order. Greedy rows are scored in a call of their own: what a function makes of
     the samples must not depend on whether there are any.
     """
     numbered = rows.with_row_index("_row")
     kinds = [numbered.filter(kind=kind) for kind in ("sample", "greedy")]
     scored = [
-        reward_columns(params.score.rewards, reward_inputs(part.drop("_row"))).with_columns(part["_row"])
-        for part in kinds
-        if part.height
+        all_rewards(part.drop("_row"), params, models).with_columns(part["_row"]) for part in kinds if part.height
     ]
     return pl.concat(scored).sort("_row").drop("_row")
 
@@ -56,7 +54,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
         raise StageError(f"{paths.PROMPTS}: columns {shared} have names that rollouts use; rename them in the dataset")
     rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
     refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
-    rewards = score_rows(rows, params)
+    rewards = score_rows(rows, params, models)
     referenced = add_kl(add_reference(rows, models, params, journal))
     scored = add_score(referenced.hstack(rewards), params.score.kl.beta_in("reward"))
     counts = (pl.col("kind") == "sample") & pl.col("accepted")
