@@ -72,24 +72,23 @@ def padded(sequences: Sequence[Sequence[int]], *, left: bool = False) -> tuple[T
 
 def score_batch(model: Any, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
     """Scores [B] in float32, on the model's device and with gradient if that is enabled; padding on either side."""
-    device = next(model.parameters()).device
-    ids_BL, mask_BL = ids_BL.to(device), mask_BL.to(device)
-    head = head_of(model)
+    device, head = next(model.parameters()).device, head_of(model)
     if head is None:
-        score_B: Tensor = model(input_ids=ids_BL, attention_mask=mask_BL).logits[:, 0]
+        score_B: Tensor = model(input_ids=ids_BL.to(device), attention_mask=mask_BL.to(device)).logits[:, 0]
     else:
-        last_B = (mask_BL * torch.arange(mask_BL.shape[1], device=device)).argmax(dim=1)
-        hidden_BLH = _hidden(model.base_model, ids_BL, mask_BL)
+        last_B = (mask_BL * torch.arange(mask_BL.shape[1])).argmax(dim=1).to(device)
+        hidden_BLH = _hidden(model.base_model, ids_BL, mask_BL, device)
         score_B = head(hidden_BLH[torch.arange(len(last_B), device=device), last_B])[:, 0]
     return score_B.float()
 
 
-def _hidden(base: Any, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
+def _hidden(base: Any, ids_BL: Tensor, mask_BL: Tensor, device: torch.device) -> Tensor:
     """Last hidden state [B, L, H]; positions count from a sequence's first token, wherever its padding is."""
     options: dict[str, Any] = {"use_cache": False}
     if "position_ids" in inspect.signature(base.forward).parameters:  # models with ALiBi count by the mask
-        options["position_ids"] = (mask_BL.cumsum(dim=1) - 1).clamp(min=0)
-    hidden_BLH: Tensor = base(input_ids=ids_BL, attention_mask=mask_BL, **options).last_hidden_state
+        options["position_ids"] = (mask_BL.cumsum(dim=1) - 1).clamp(min=0).to(device)
+    output = base(input_ids=ids_BL.to(device), attention_mask=mask_BL.to(device), **options)
+    hidden_BLH: Tensor = output.last_hidden_state
     return hidden_BLH
 
 

@@ -37,7 +37,9 @@ def test_gold_accuracy_follows_gold_where_the_label_is_flipped():
         chosen_gold=pl.Series([2.0, 0.0, None, 1.0]), rejected_gold=pl.Series([1.0, 3.0, None, 1.0])
     )
     difference = np.array([1.0, 1.0, 1.0, 1.0])
-    assert gold_accuracy(rows, difference) == 0.5  # right on the first, wrong on the flipped one; the others say nothing
+    assert (
+        gold_accuracy(rows, difference) == 0.5
+    )  # right on the first, wrong on the flipped one; the others say nothing
     assert gold_accuracy(rows, -difference) == 0.5
     assert gold_accuracy(rows, np.array([1.0, -1.0, 1.0, 1.0])) == 1.0
     assert gold_accuracy(table(4), difference) is None

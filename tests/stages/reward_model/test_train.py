@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 import torch
 
+from stages.common.device import Runtime
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Lora, RewardModel
 from stages.common.policy import trainable
@@ -77,6 +78,15 @@ def test_a_separable_preference_is_learnt(new_model, method):
         assert moved == {"score.weight", *(n for n in before if "q_proj" in n or "v_proj" in n)}
 
 
+def test_half_precision_learns_by_float32_masters(tmp_path):
+    save_tiny(tmp_path / "reference")
+    half = Runtime(torch.device("cpu"), torch.bfloat16)
+    model = new_reward_model(tmp_path / "reference", half, 0, frozenset({0}))[0].requires_grad_(True)
+    steps = train(model, PAIRS, settings(epochs=10), 3, Silent())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert steps[-1]["accuracy"] == 1.0
+
+
 def test_the_new_head_depends_on_the_seed_alone(new_model):
     torch.manual_seed(5)
     first = new_model().score.weight
@@ -113,5 +123,5 @@ def test_a_missing_margin_names_the_pair():
 
 def test_a_pair_that_is_too_long_is_named(new_model):
     rows = table(1).with_columns(chosen_ids=pl.Series([[7] * 600]))
-    with pytest.raises(RewardModelError, match="pair p00: 60. tokens, and the reward model has 512 positions"):
+    with pytest.raises(RewardModelError, match=r"pair p00: 60. tokens, and the reward model has 512 positions"):
         check_readable(new_model(), pairs_of(rows, margin=False))
