@@ -104,7 +104,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "heldout")
     check_functions(params)
     rows = generate(name, prompts, params, models, journal)
-    scored = rows.hstack(all_rewards(rows, params, models))
+    scored = rows.hstack(all_rewards(params.score.rewards, rows, models, params.score.pack_tokens))
     schema = {**GENERATIONS, **reward_schema(list(params.score.rewards))}
     table = scored.with_columns(part_column(rows, params))
     summary = summarise(conform(table, schema, "generations"), params)

@@ -41,7 +41,8 @@ def sample_until_signal(source: Source, options: DynamicSampling) -> pl.DataFram
 def mark_accepted(rows: pl.DataFrame, source: Source, options: DynamicSampling) -> pl.DataFrame:
     """Set `accepted` where the rewards of the row's group differ."""
     joined = rows.join(source.prompts, on="prompt_id", how="left", maintain_order="left")
-    rewards = all_rewards(joined, source.params, source.models)
+    score = source.params.score
+    rewards = all_rewards(score.rewards, joined, source.models, score.pack_tokens)
     reward = rewards["task_reward" if options.reward is None else f"reward/{options.reward}"]
     spread = (pl.col("_reward").max() - pl.col("_reward").min()).over("prompt_id")
     marked = rows.with_columns(_reward=reward).with_columns(accepted=(spread > EQUAL).fill_null(value=False))

@@ -9,21 +9,24 @@ from pathlib import Path
 import polars as pl
 
 from stages.common import paths
-from stages.common.params import Params, Reward
+from stages.common.params import Reward
 from stages.common.policy import Models, load_tokenizer
 from stages.common.reward_model import NORMALISATION, RewardModelError, scores, unreadable
 from stages.common.reward_text import sequences_of
 from stages.score.rewards import Verdict, classify, reward_columns, reward_inputs
 
 
-def all_rewards(rows: pl.DataFrame, params: Params, models: Models) -> pl.DataFrame:
-    """The columns of `reward_columns`, by the functions and models of `score.rewards`, for rows with their prompts."""
+def all_rewards(rewards: dict[str, Reward], rows: pl.DataFrame, models: Models, max_tokens: int) -> pl.DataFrame:
+    """The columns of `reward_columns`, by functions and models, for rows with their prompts' columns.
+
+    `max_tokens`: of one forward pass of a reward model.
+    """
 
     def of_model(reward: Reward) -> list[Verdict]:
         assert reward.model is not None
-        return model_verdicts(rows, reward.model, models, params.score.pack_tokens, normalise=reward.normalise)
+        return model_verdicts(rows, reward.model, models, max_tokens, normalise=reward.normalise)
 
-    return reward_columns(params.score.rewards, reward_inputs(rows), of_model)
+    return reward_columns(rewards, reward_inputs(rows), of_model)
 
 
 def model_verdicts(

@@ -38,10 +38,12 @@ def score_rows(rows: pl.DataFrame, params: Params, models: Models) -> pl.DataFra
     """The rewards of all rows, in their order. Greedy rows are scored in a call of their own: what a function makes of
     the samples must not depend on whether there are any.
     """
-    numbered = rows.with_row_index("_row")
+    numbered, score = rows.with_row_index("_row"), params.score
     kinds = [numbered.filter(kind=kind) for kind in ("sample", "greedy")]
     scored = [
-        all_rewards(part.drop("_row"), params, models).with_columns(part["_row"]) for part in kinds if part.height
+        all_rewards(score.rewards, part.drop("_row"), models, score.pack_tokens).with_columns(part["_row"])
+        for part in kinds
+        if part.height
     ]
     return pl.concat(scored).sort("_row").drop("_row")
 

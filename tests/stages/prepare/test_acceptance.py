@@ -19,7 +19,7 @@ class Silent:
 
 def params(dynamic=True, **rewards):
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
-    raw["reward_models"] = {"rm": {"source": "given"}, "other": {"source": "given"}}
+    raw["reward_models"] = {name: {"preferences": None, "source": "given"} for name in ("rm", "other")}
     raw["score"]["rewards"] |= rewards
     raw["rollout"]["dynamic_sampling"] = {"max_prompts": 32} if dynamic else None
     return parse_params(raw, "params.yaml")

@@ -112,7 +112,7 @@ def foreign(folder, labels=1, make_model=gpt2):
 def test_a_model_from_elsewhere_is_brought_in(folder):
     lay_out()
     made = foreign(folder)
-    metrics, _ = make({"source": "foreign", "reference_samples": 9})
+    metrics, _ = make({"preferences": None, "source": "foreign", "reference_samples": 9})
     assert set(metrics) == {"reference"}
     assert metrics["reference"]["samples"] == 9
     assert metrics["reference"]["std"] > 0
@@ -126,5 +126,5 @@ def test_two_labels_are_refused(folder):
     lay_out()
     foreign(folder, labels=2, make_model=llama)
     with pytest.raises(RewardModelError, match="foreign: a reward model gives one number, this one has 2 labels"):
-        make({"source": "foreign"})
+        make({"preferences": None, "source": "foreign"})
     assert not paths.reward_model("toy").exists()

@@ -1,6 +1,7 @@
 """Rewards by models: which tokens they read, normalised, weighted with functions, and what cannot be scored."""
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -13,9 +14,13 @@ from stages.common import paths
 from stages.common.policy import Models, load_tokenizer
 from stages.common.reward_model import RewardModelError, load_reward_model, scores
 from stages.common.reward_text import foreign_ids, same_reading, sequences_of
+from stages.common.tables import KEY, ROLLOUTS, write_table
+from stages.evaluate import run as evaluate
 from stages.reward_model.initial import choose_padding
 from stages.reward_model.reference import reference_answers
 from stages.reward_model.run import run
+from stages.rollout.source import Source
+from stages.score import run as score
 from stages.score.model_reward import all_rewards, model_verdicts
 from stages.score.rewards import RewardError, check_functions, reward_columns, reward_inputs
 from tests.stages.reward_model.toy import RUNTIME, Silent, lay_out, params
@@ -117,7 +122,7 @@ def test_normalisation_is_applied_as_it_was_stored(rows):
 def test_normalisation_gives_mean_0_and_std_1_on_the_answers_of_the_reference(rows):
     save_reward_model(tiny_tokenizer())
     paths.reward_model("rm").rename("given")
-    options, held = params({"rm": {"source": "given", "reference_samples": 20}}), Models(RUNTIME)
+    options, held = params({"rm": {"preferences": None, "source": "given", "reference_samples": 20}}), Models(RUNTIME)
     run("rm", options, held, Silent())
     answers = reference_answers(20, options, held, Silent())
     assert answers["prompt_id"].unique_counts().to_list() == [4] * 5
@@ -138,7 +143,7 @@ def mixed(**rm):
         "rm": {"model": "rm", "weight": 2.0, **rm},
         "varied": {"function": "rloo_test_mixed:f", "weight": 0.5},
     }
-    return params({"rm": {"source": "given"}}, rewards)
+    return params({"rm": {"preferences": None, "source": "given"}}, rewards)
 
 
 @pytest.fixture
@@ -153,7 +158,7 @@ def function(tmp_path, monkeypatch):
 
 def test_a_function_and_a_model_are_summed_with_their_weights(rows, function):
     model = save_reward_model(tiny_tokenizer())
-    found = all_rewards(rows, mixed(), Models(RUNTIME))
+    found = all_rewards(mixed().score.rewards, rows, Models(RUNTIME), 64)
     assert found.columns[:3] == ["reward/rm", "status/rm", "message/rm"]
     sequences = [list(p) + list(c) for p, c in rows.select("prompt_ids", "completion_ids").iter_rows()]
     expected = [
@@ -163,12 +168,32 @@ def test_a_function_and_a_model_are_summed_with_their_weights(rows, function):
     assert found["task_reward"].to_list() == pytest.approx(expected, abs=1e-4)
 
 
+def test_the_stages_score_and_evaluate_take_both(rows, function):
+    model, options, held = save_reward_model(tiny_tokenizer()), mixed(normalise=True), Models(RUNTIME)
+    prompts = pl.read_parquet(paths.PROMPTS).filter(split="train")
+    source = Source(held, held.base(), load_tokenizer(), prompts, options, 1, Silent())
+    rollouts = source.samples([(0, "q1"), (1, "q2")])
+    write_table(rollouts, ROLLOUTS, KEY, paths.rollouts("i0001"))
+    score.run("i0001", options, held, Silent())
+    table = pl.read_parquet(paths.scores("i0001"))
+    joined = table.select(KEY).join(rollouts, on=KEY).join(prompts, on="prompt_id")
+    sequences = [list(p) + list(c) for p, c in joined.select("prompt_ids", "completion_ids").iter_rows()]
+    raw = pl.Series(scores(model, sequences, 512))
+    assert table["reward/rm"].to_list() == pytest.approx(((raw - 1.5) / 2).to_list(), abs=1e-5)
+    total = table["reward/rm"] * 2 + table["reward/varied"] * 0.5
+    assert table["task_reward"].to_list() == pytest.approx(total.to_list())
+    shutil.copytree(paths.REFERENCE, paths.policy("i0000"))
+    evaluate.run("i0000", options, held, Silent())
+    assert "rewards/rm/mean" in json.loads(paths.evaluation("i0000").read_text())
+    assert pl.read_parquet(paths.generations("i0000"))["status/rm"].to_list() == ["ok"]
+
+
 def test_a_row_that_is_too_long_has_no_reward(rows, function):
     save_reward_model(tiny_tokenizer())
     long = rows.with_columns(
         completion_ids=pl.when(pl.col("prompt_id") == "q2").then(pl.lit([7] * 600)).otherwise("completion_ids")
     )
-    found = all_rewards(long.cast({"completion_ids": pl.List(pl.Int32)}), mixed(), Models(RUNTIME))
+    found = all_rewards(mixed().score.rewards, long.cast({"completion_ids": pl.List(pl.Int32)}), Models(RUNTIME), 64)
     assert found["status/rm"].to_list() == ["ok", "invalid", "ok", "ok", "ok"]
     assert found["message/rm"][1].endswith("and the reward model has 512 positions")
     assert found["task_reward"].is_null().to_list() == [False, True, False, False, False]
