@@ -34,6 +34,7 @@ class Silent:
 def params(reward_models, rewards=None, **sections):
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
     raw["reward_models"] = reward_models
+    raw["evaluate"]["parts"] = None
     raw["policy"]["lora"] |= {"rank": 2, "alpha": 4, "last_layers": 1}
     raw["rollout"] |= {"stop_tokens": ["<|end|>"], "temperature": 1.0, "max_new_tokens": 6}
     raw["score"]["rewards"] = rewards or raw["score"]["rewards"]
