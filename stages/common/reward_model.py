@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from stages.common.device import Runtime
@@ -78,8 +79,17 @@ def score_batch(model: Any, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
     else:
         last_B = (mask_BL * torch.arange(mask_BL.shape[1])).argmax(dim=1).to(device)
         hidden_BLH = _hidden(model.base_model, ids_BL, mask_BL, device)
-        score_B = head(hidden_BLH[torch.arange(len(last_B), device=device), last_B])[:, 0]
+        score_B = _headed(head, hidden_BLH[torch.arange(len(last_B), device=device), last_B])
     return score_B.float()
+
+
+def _headed(head: torch.nn.Module, hidden_BH: Tensor) -> Tensor:
+    """The head's values [B], of a linear one in float32: in bfloat16 scores near 4 would be multiples of 1/64."""
+    if not isinstance(head, torch.nn.Linear):
+        found_B: Tensor = head(hidden_BH)[:, 0]
+        return found_B
+    bias = None if head.bias is None else head.bias.float()
+    return linear(hidden_BH.float(), head.weight.float(), bias)[:, 0]
 
 
 def _hidden(base: Any, ids_BL: Tensor, mask_BL: Tensor, device: torch.device) -> Tensor:

@@ -98,6 +98,11 @@ def test_too_long_and_empty_sequences_are_told(model):
             scores(model, [[1, 2], bad], 64)
 
 
+def test_scores_of_a_bfloat16_model_are_not_rounded_to_it(model):
+    found = torch.tensor(scores(model.to(torch.bfloat16), SEQUENCES, 100))
+    assert (found != found.bfloat16().float()).any()
+
+
 SMALL = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
 
 
