@@ -29,15 +29,15 @@ class RewardModelError(StageError):
 def load_reward_model(source: Path | str, dtype: torch.dtype | str) -> Any:
     """A sequence-classification model with one label and a trained head; anything else is refused."""
     try:
-        config = AutoConfig.from_pretrained(source)
-        if config.num_labels != 1:
-            raise RewardModelError(
-                f"{source}: a reward model gives one number, this one has {config.num_labels} labels (num_labels); "
-                "classifiers and language models are none"
-            )
+        labels = AutoConfig.from_pretrained(source).num_labels
         model, info = AutoModelForSequenceClassification.from_pretrained(source, dtype=dtype, output_loading_info=True)
     except (OSError, ValueError) as error:
         raise RewardModelError(f"{source}: cannot be loaded as a reward model: {error}") from None
+    if labels != 1:
+        raise RewardModelError(
+            f"{source}: a reward model gives one number, this one has {labels} labels (num_labels); "
+            "classifiers and language models are none"
+        )
     if info["missing_keys"]:
         raise RewardModelError(
             f"{source}: has no weights for {sorted(info['missing_keys'])[:3]}: its head is untrained"

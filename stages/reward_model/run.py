@@ -74,12 +74,12 @@ def write_json(content: dict[str, Any], path: Path) -> None:
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     settings = params.reward_models[name]
-    answers = reference_answers(settings.reference_samples, params, models, journal)
     if settings.source is None:
         model, tokenizer, steps, metrics = trained(name, params, models, journal)
     else:
         model, tokenizer = existing_reward_model(settings.source, models.runtime)
         steps, metrics = [], {}
+    answers = reference_answers(settings.reference_samples, params, models, journal)
     metrics["reference"] = reference_scores(model, tokenizer, answers, settings.batch_tokens)
     write_table(pl.DataFrame(steps, schema=REWARD_STEPS), REWARD_STEPS, ("step",), paths.reward_steps(name))
     with publish(paths.reward_metrics(name)) as scratch:
