@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stages.common.policy import Models
 
 PARTS = {  # of the stages that come before the first iteration
-    "prepare": ("model", "prompts", "policy", "acceptance"),
+    "prepare": ("model", "prompts", "options", "policy", "acceptance"),
     "sft": ("demonstrations", "policy"),
 }
 OF_REWARD_MODELS = ("preferences", "reward_model")  # stages that have the name of one of `reward_models`

@@ -61,6 +61,10 @@ def reward_metrics(name: str) -> Path:
     return DATA / "reward_models" / f"{name}.json"
 
 
+def reward_steps(name: str) -> Path:
+    return DATA / "reward_models" / f"{name}.parquet"
+
+
 def iteration(name: str) -> Path:
     return DATA / "iterations" / name
 

@@ -23,6 +23,7 @@ from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
 from stages.common.params import Lora
 from stages.common.paths import REFERENCE
+from stages.common.reward_model import load_reward_folder
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -66,6 +67,7 @@ class Models:
         self._base: tuple[str, Any] | None = None
         self._policy: tuple[str, Any] | None = None
         self._config: bytes | None = None  # of the adapter that is built into the base
+        self._rewards: dict[Path, tuple[str, tuple[Any, Any]]] = {}
 
     def base(self) -> Any:
         """The model in `data/reference`."""
@@ -115,6 +117,14 @@ class Models:
         if self._policy is not None:
             self._policy = ("", self._policy[1])
 
+    def reward_model(self, folder: Path) -> tuple[Any, Any]:
+        """The reward model in a folder, and its tokenizer."""
+        found = folder_hash(folder)
+        if folder not in self._rewards or self._rewards[folder][0] != found:
+            self._rewards.pop(folder, None)
+            self._rewards[folder] = (found, load_reward_folder(folder, self.runtime))
+        return self._rewards[folder][1]
+
     @contextmanager
     def reference(self) -> Iterator[Any]:
         """The reference policy: the base, with any adapter off."""
@@ -136,8 +146,8 @@ def _load_adapter(model: Any, folder: Path) -> None:
         raise PolicyError(f"{folder}: adapter weights {result.unexpected_keys[:3]} do not fit the base model")
 
 
-def new_adapter(base: Any, lora: Lora, seed: int) -> Any:
-    """A fresh LoRA adapter (B = 0, so the policy is the base), A drawn from the seed."""
+def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM") -> Any:
+    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed; `task` is peft's name for it."""
     torch.manual_seed(seed)
     depth = base.config.get_text_config().num_hidden_layers
     if lora.last_layers is not None and lora.last_layers > depth:
@@ -147,7 +157,7 @@ def new_adapter(base: Any, lora: Lora, seed: int) -> Any:
         lora_alpha=lora.alpha,
         target_modules=lora.targets,
         layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
-        task_type="CAUSAL_LM",
+        task_type=task,
         base_model_name_or_path=str(REFERENCE),
     )
     try:

@@ -65,6 +65,18 @@ PREFERENCES: Schema = {
     "margin": pl.Float64(),  # of the file; null: none
 }
 
+REWARD_STEPS: Schema = {
+    "step": pl.Int32(),
+    "epoch": pl.Int32(),
+    "pairs": pl.Int32(),
+    "tokens": pl.Int64(),
+    "loss": pl.Float64(),  # nats per pair, with margin and centring
+    "accuracy": pl.Float64(),  # on the step's pairs, before the step
+    "difference": pl.Float64(),  # mean of r_chosen - r_rejected
+    "grad_norm": pl.Float64(),
+    "learning_rate": pl.Float64(),  # null: nothing had a gradient, and no step was taken
+}
+
 ROLLOUTS: Schema = {
     **KEY_SCHEMA,
     "position": pl.Int64(),  # place in the endless sequence of shuffled epochs

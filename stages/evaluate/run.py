@@ -20,7 +20,8 @@ from stages.evaluate.diversity import distinct_n
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
 from stages.score.kl import add_kl
-from stages.score.rewards import call, check_functions, load_function, reward_columns, reward_inputs
+from stages.score.model_reward import all_rewards
+from stages.score.rewards import call, check_functions, load_function, reward_inputs
 from stages.score.run import add_reference
 
 
@@ -50,13 +51,13 @@ def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, j
     return pl.DataFrame(rows).join(prompts, on="prompt_id", validate="m:1", maintain_order="left")
 
 
-def rewards_of(rows: pl.DataFrame, params: Params) -> pl.DataFrame:
+def rewards_of(rows: pl.DataFrame, models: Models, params: Params) -> pl.DataFrame:
     """The rewards that are trained on, with `task_reward`; and beside them those that are only measured."""
-    inputs = reward_inputs(rows)
-    trained = reward_columns(params.score.rewards, inputs)
+    trained = all_rewards(params.score.rewards, rows, models, params.score.pack_tokens)
     if not params.evaluate.rewards:
         return trained
-    return trained.hstack(reward_columns(params.evaluate.rewards, inputs).drop("task_reward"))
+    measured = all_rewards(params.evaluate.rewards, rows, models, params.score.pack_tokens)
+    return trained.hstack(measured.drop("task_reward"))
 
 
 def part_column(rows: pl.DataFrame, params: Params) -> pl.Series:
@@ -122,7 +123,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rows = generate(name, prompts, params, models, journal)
     temperature = params.evaluate.temperature or 1.0  # greedy answers have log-probs at temperature 1
     referenced = add_kl(add_reference(rows, models, temperature, params.score.pack_tokens, journal))
-    scored = referenced.hstack(rewards_of(rows, params))
+    scored = referenced.hstack(rewards_of(rows, models, params))
     schema = {**GENERATIONS, **reward_schema([*params.score.rewards, *params.evaluate.rewards])}
     table = scored.with_columns(part_column(rows, params))
     summary = summarise(conform(table, schema, "generations"), params)

@@ -8,7 +8,7 @@ from stages.common.policy import Models
 from stages.common.tables import JUDGED
 from stages.judge.endpoint import Answer, Question, ask_all
 from stages.judge.outcomes import by_scores, by_verdicts
-from stages.score.rewards import reward_columns, reward_inputs
+from stages.score.model_reward import all_rewards
 
 JUDGE = "judge"
 
@@ -20,7 +20,7 @@ def judge_by_scores(pairs: pl.DataFrame, params: Params, models: Models, _: Jour
     others = [name for name in pairs.columns if name.startswith("other_")]
     mine = pairs.drop(others)
     theirs = mine.with_columns(pairs[name].alias(name.removeprefix("other_")) for name in others)
-    both = reward_columns(reward, reward_inputs(pl.concat([mine, theirs])))
+    both = all_rewards(reward, pl.concat([mine, theirs]), models, params.score.pack_tokens)
     score, message = both[f"reward/{JUDGE}"], both[f"message/{JUDGE}"]
     mine_, theirs_ = score[: pairs.height].to_list(), score[pairs.height :].to_list()
     reason = [a or b for a, b in zip(message[: pairs.height], message[pairs.height :], strict=True)]

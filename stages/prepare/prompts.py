@@ -3,7 +3,6 @@
 Held-out questions never occur in training: the questions are split first, then dressed with constraints.
 """
 
-from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,14 +11,13 @@ import polars as pl
 from jinja2 import TemplateError
 
 from stages.common import paths
+from stages.common.chat import A_FIXED_DAY
 from stages.common.journal import Journal
 from stages.common.params import Params, ParamsError, Prompts
 from stages.common.policy import load_tokenizer
 from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, write_table
 from stages.prepare.constraints import draw_constraints, phrase
-
-A_FIXED_DAY = datetime(2024, 7, 26)  # for templates that write the date: prompts must not change with it
 
 BANK = Path(__file__).with_name("questions.tsv")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from stages.common.params.adamw import AdamW
-from stages.common.params.base import Count, Section
+from stages.common.params.base import Count, Positive, Section
 
 FUNCTION = r"^[\w.]+:\w+$"
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -81,22 +81,25 @@ class Preferences(Section):
 
 
 class RewardModel(AdamW):
-    """A Bradley-Terry reward model over the reference, trained on its own preferences, or one that exists (`source`).
+    """A Bradley-Terry reward model over the reference, trained on its own preferences, or one that exists (`source`: a
+    folder or hub id of sequence classification with one label). `method`: all weights, or an adapter by the options of
+    `policy.lora` and the head, merged at the end.
 
     `margin`: take the pairs' margins into the loss; `centring`: weight of (r_chosen + r_rejected)^2;
-    `reference_samples`: answers of the reference on which its distribution is measured and normalisation is fitted.
+    `reference_samples`: answers of the reference on which its distribution is measured and normalisation is fitted;
+    `batch_tokens`: of one forward pass, with padding and both answers of a pair.
     """
 
     preferences: Preferences | None  # null beside a `source`, but written: DVC watches the option
     source: str | None = None
     method: Literal["full", "lora"] = "full"
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-5
+    learning_rate: Positive = 1e-5
     epochs: Count = 1
     batch_pairs: Count = 8
     margin: bool = False
     centring: Annotated[float, Field(ge=0)] = 0.0
     reference_samples: Count = 128
-    batch_tokens: Count = 4096
+    batch_tokens: Count = 1024
 
     @model_validator(mode="after")
     def _trained_or_given(self) -> "RewardModel":

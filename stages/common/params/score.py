@@ -62,7 +62,7 @@ class Kl(Section):
 
 
 class Score(Section):
-    """Reward functions by name, the KL penalty, and the token budget of a reference forward pass."""
+    """Rewards by name, the KL penalty, and the token budget of a forward pass of the reference or a reward model."""
 
     rewards: Annotated[dict[str, Reward], Field(min_length=1)]
     kl: Kl
