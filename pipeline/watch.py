@@ -20,9 +20,15 @@ class Watch:
     def __init__(self) -> None:
         self.options = load_params().alarms
         self.rows: dict[int, dict[str, Any]] = {}
+        self.told: set[tuple[str, str]] = set()
 
     def look(self, name: str) -> list[Alarm]:
-        """Alarms of an iteration that has just been trained or evaluated."""
+        """Alarms of an iteration that has just been trained, evaluated or judged; each is told once."""
+        found = [alarm for alarm in self._alarms(name) if (name, alarm.name) not in self.told]
+        self.told |= {(name, alarm.name) for alarm in found}
+        return found
+
+    def _alarms(self, name: str) -> list[Alarm]:
         prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
         last = paths.iteration_number(name)
         for number in range(last + 1):

@@ -15,6 +15,7 @@ from stages.common.fingerprint import code_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.score.rewards import ROOM, check_functions
+from stages.sft.gold import judges
 
 
 def sft_source(params: Params) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def sft_source(params: Params) -> dict[str, Any]:
     if params.sft.file is not None:
         options = params.sft.model_dump(include={"file", "sha256", "heldout"})
         return options | {"system": params.prepare.prompts.system, "stop_tokens": params.rollout.stop_tokens}
-    rewards = {name: reward.model_dump() for name, reward in params.score.rewards.items() if reward.function}
+    rewards = {name: reward.model_dump() for name, reward in judges(params).items()}
     options = params.sft.model_dump(include={"best_of", "heldout"})
     return options | {"rollout": rollout, "rewards": rewards, "code": code_hash(ROOM)}
 

@@ -61,6 +61,9 @@ def check_functions(params: Params) -> None:
     named |= {f"evaluate.rewards.{name}": reward for name, reward in params.evaluate.rewards.items()}
     if params.judge is not None and params.judge.function is not None:
         named["judge"] = Reward(function=params.judge.function, arguments=params.judge.arguments)
+    if params.sft is not None and params.sft.best_of is not None and params.sft.best_of.gold is not None:
+        best_of = params.sft.best_of
+        named["sft.best_of.gold"] = Reward(function=best_of.gold, arguments=best_of.arguments)
     for option, reward in named.items():
         if reward.function is not None:
             check_arguments(load_function(reward.function, f"{option}.function"), reward, f"{option}.arguments")

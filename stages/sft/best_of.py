@@ -15,6 +15,7 @@ from stages.common.tables import DEMONSTRATIONS, EQUAL
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
 from stages.score.rewards import reward_columns, reward_inputs
+from stages.sft.gold import judges
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ def sample_answers(
 
 
 def scored(rows: pl.DataFrame, params: Params) -> pl.DataFrame:
-    """The answers with `task_reward`, by functions only: reward models come later, over what this makes."""
-    functions = {name: reward for name, reward in params.score.rewards.items() if reward.function is not None}
-    return rows.with_columns(reward_columns(functions, reward_inputs(rows))["task_reward"])
+    """The answers with `task_reward`."""
+    return rows.with_columns(reward_columns(judges(params), reward_inputs(rows))["task_reward"])
 
 
 def pick(rows: pl.DataFrame) -> Picked:

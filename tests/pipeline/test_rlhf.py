@@ -48,10 +48,10 @@ def test_only_what_reads_an_option_is_computed_again(workspace):
         workspace.run("dvc", "repro", "sft_policy")
         return workspace.computed_since(before)
 
-    assert computed_after("sft.learning_rate", 0.02) == {"prepare acceptance", "sft policy"}
-    assert computed_after("policy.lora.rank", 1) == {"prepare acceptance"}
+    assert computed_after("sft.learning_rate", 0.02) == {"prepare options", "sft policy"}
+    assert computed_after("policy.lora.rank", 1) == {"prepare options"}
     assert computed_after("score.kl.beta", 0.1) == set()
-    assert computed_after("score.rewards.varied.weight", -1.0) >= {"prepare acceptance", "sft demonstrations"}
-    assert computed_after("sft", None) == {"prepare acceptance"}  # DVC still has what the test above began with
+    assert computed_after("score.rewards.varied.weight", -1.0) >= {"prepare options", "sft demonstrations"}
+    assert computed_after("sft", None) == {"prepare options"}  # DVC still has what the test above began with
     assert same_files(workspace, "data/reference", "data/base")
-    assert computed_after("score.rewards.varied.weight", 1.0) == {"prepare acceptance"}
+    assert computed_after("score.rewards.varied.weight", 1.0) == {"prepare options"}

@@ -13,11 +13,13 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 class BestOf(Section):
     """Demonstrations by the base model itself: for each of `prompts` training prompts the best of `samples` answers, by
-    the functions of `score.rewards`.
+    the function `gold` with its `arguments`, or (null) by the functions of `score.rewards`.
     """
 
     prompts: Count
     samples: Annotated[int, Field(ge=2)]
+    gold: Annotated[str, Field(pattern=FUNCTION)] | None = None
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class Sft(AdamW):

@@ -38,8 +38,8 @@ def best_of_within_the_prompts(params: "Params") -> None:
             f"sft.best_of.prompts = {best_of.prompts}: a prompt is answered once, "
             f"and there are {params.prepare.prompts.train} (prepare.prompts.train)"
         )
-    if best_of and all(reward.function is None for reward in params.score.rewards.values()):
-        raise ValueError("sft.best_of picks answers by the functions of score.rewards, and there is none")
+    if best_of and best_of.gold is None and all(reward.function is None for reward in params.score.rewards.values()):
+        raise ValueError("sft.best_of picks answers by the functions of score.rewards, and there is none: set `gold`")
 
 
 def siblings_to_compare_with(params: "Params") -> None:
