@@ -42,15 +42,15 @@ RM = {"model": "rm", "weight": 1.0}
 
 
 def test_the_index_names_the_models_that_scores_use(models):
-    run("rewards", params(good=RM), Silent())
+    run("options", params(good=RM), Silent())
     assert json.loads(paths.reward_models_index().read_text()) == {"good": "rm"}
-    run("rewards", params(), Silent())
+    run("options", params(), Silent())
     assert json.loads(paths.reward_models_index().read_text()) == {}
 
 
 def test_a_wrong_function_is_told_before_anything_is_made(models):
     with pytest.raises(ParamsError, match=r"score\.rewards\.bad\.function"):
-        run("rewards", params(bad={"function": "no_such_module:f"}), Silent())
+        run("options", params(bad={"function": "no_such_module:f"}), Silent())
 
 
 def test_acceptance_changes_with_the_content_of_the_models_that_are_used(models):
