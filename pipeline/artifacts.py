@@ -20,10 +20,11 @@ from pipeline.follow import followed
 from pipeline.show.text import text
 from stages.common import paths
 from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, read_table
+from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
-LONG_STAGES = frozenset({"rollout", "score", "update", "evaluate"})
+LONG_STAGES = frozenset({"sft", "preferences", "reward_model", "rollout", "score", "update", "evaluate", "judge"})
 EXTREMES = 3
 
 
@@ -74,6 +75,15 @@ def _card(row: dict[str, Any]) -> str:
         f"`{row['prompt_id']}` sample {row['sample']}: reward {text(row['task_reward'])}, score {text(row['score'])}, "
         f"baseline {text(row['baseline']) or 'none'}, advantage {row['advantage']:+.3f} by {row['estimator']}"
     )
+
+
+@unimportant()
+def alarms(name: str, found: list[Alarm]) -> None:
+    """What is wrong with an iteration, if anything."""
+    if found:
+        lines = [f"- **{alarm.name}**: {alarm.text}" for alarm in found]
+        markdown = "\n".join([f"## Alarms of {name}", *lines])
+        create_markdown_artifact(key="rloo-alarms", markdown=markdown, description=f"Alarms of {name}")
 
 
 @unimportant()

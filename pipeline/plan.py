@@ -18,7 +18,7 @@ HEADER = "# Written by `rloo plan`; dvc.yaml unrolls its stages over it.\n"
 class Plan:
     """`iterations` after the initial policy; every `evaluate_every`-th, the first and the last are evaluated.
 
-    The evaluated ones that have gradients, all but the initial policy, are diagnosed as well.
+    All evaluated ones but the initial policy are diagnosed, and judged against it, as well.
     """
 
     iterations: int
@@ -47,7 +47,9 @@ class Plan:
         """The DVC stages of an iteration, in the order of the data flow."""
         before = ["rollout", "score", "advantage", *(["diagnose"] if name in self.diagnosed else []), "update"]
         training = [] if name == INITIAL else before  # diagnose looks at the policy that update starts from
-        return [f"{stage}@{name}" for stage in training + (["evaluate"] if name in self.evaluated else [])]
+        after = ["evaluate"] if name in self.evaluated else []
+        after += ["judge"] if name in self.diagnosed else []
+        return [f"{stage}@{name}" for stage in training + after]
 
     def as_vars(self) -> dict[str, Any]:
         """What dvc.yaml reads."""

@@ -16,6 +16,7 @@ from stages.common import paths
 from stages.common.journal import seconds_of
 from stages.common.paths import iteration_number
 from stages.common.tables import PROMPTS, read_table
+from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 0.5
@@ -76,7 +77,7 @@ class Screen:
         """Stages that were computed speak through their iteration's line; the others are counted."""
         if outcome == "computed":
             seconds = seconds_of(stage.stage, stage.name)
-            if stage.stage in ("prepare", "history"):
+            if stage.stage in ("prepare", "sft", "preferences", "reward_model", "history"):
                 self.console.print(f"{stage.dvc_name:18} {seconds:5.1f} s")
         else:
             self.found.append(stage.dvc_name)
@@ -100,3 +101,17 @@ class Screen:
             f"after {iteration_number(name)} iterations, {found['n_prompts']} prompts, "
             f"length {found['completions/mean_length']:.1f}"
         )
+
+    def verdict(self, name: str) -> None:
+        """Nothing without a judge."""
+        found = json.loads(paths.verdict(name).read_text(encoding="utf-8"))
+        if found:
+            self.console.print(
+                f"[bold]{name}  win-rate {found['win_rate']:.3f} "
+                f"\\[{found['win_rate_low']:.3f}, {found['win_rate_high']:.3f}][/bold] against the initial policy, "
+                f"{found['length_controlled_win_rate']:.3f} at equal length, {found['n_prompts']} prompts"
+            )
+
+    def alarms(self, name: str, alarms: list[Alarm]) -> None:
+        for alarm in alarms:
+            self.console.print(f"[bold red]{name}  alarm, {alarm.name}: {alarm.text}[/bold red]")

@@ -23,13 +23,14 @@ from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project, reproduce, stage_id, use_this_python
 from pipeline.plan import Plan, make_plan, read_plan, write_plan
 from pipeline.screen import Screen
+from pipeline.watch import Watch
 from pipeline.worker import resident_worker
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
+from stages.common.params_file import load_params
 from stages.common.paths import INITIAL
 
 EXIT_SECONDS = 10.0
-PREPARATION = ("prepare_model", "prepare_prompts", "prepare_policy", "prepare_acceptance")
 
 
 @task(name="stage", task_run_name="{dvc_name}", persist_result=False)
@@ -47,9 +48,19 @@ def run_stage(dvc_name: str, last: str, number: int) -> Outcome:
     return outcome
 
 
+def preparation() -> list[str]:
+    """The stages before the first iteration, in the order of the data flow."""
+    reward_models = load_params().reward_models
+    return [
+        *("prepare_model", "prepare_prompts", "prepare_options", "sft_demonstrations", "sft_policy"),
+        *(f"{stage}@{name}" for name in reward_models for stage in ("preferences", "reward_model")),
+        *("prepare_policy", "prepare_acceptance"),
+    ]
+
+
 def stages_in_order(plan: Plan) -> list[StageId]:
     """All stages of the plan as they run: preparation, iteration after iteration, history."""
-    names = [*PREPARATION, *plan.stages_of(INITIAL)]
+    names = [*preparation(), *plan.stages_of(INITIAL)]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]
@@ -61,22 +72,30 @@ def train_flow(iterations: int, evaluate_every: int) -> None:
     plan = make_plan(iterations, evaluate_every)
     write_plan(plan)
     stages = stages_in_order(plan)
+    watch = Watch()
     with Screen(total=len(stages)) as screen, resident_worker() as worker:
         for number, stage in enumerate(stages):
             worker.ensure()
             outcome = run_stage(stage.dvc_name, plan.last, number)
             if outcome == "computed":
-                report(stage, screen)
+                report(stage, screen, watch)
     artifacts.history()
 
 
-def report(stage: StageId, screen: Screen) -> None:
-    """Say what an iteration or an evaluation that was just computed came to."""
+def report(stage: StageId, screen: Screen, watch: Watch) -> None:
+    """Say what an iteration or an evaluation that was just computed came to, and whether that is a reason to stop."""
     if stage.stage == "update":
         screen.iteration(stage.name)
         artifacts.iteration(stage.name)
     elif stage.stage == "evaluate":
         screen.evaluation(stage.name)
+    elif stage.stage == "judge":
+        screen.verdict(stage.name)
+    if stage.stage in ("update", "evaluate", "judge"):
+        alarms = watch.look(stage.name)
+        screen.alarms(stage.name, alarms)
+        artifacts.alarms(stage.name, alarms)
+        watch.stop_at(stage.name, alarms)
 
 
 def leave_within(seconds: float, reason: str) -> None:

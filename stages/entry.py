@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from stages.common.device import Runtime
     from stages.common.policy import Models
 
-STAGES = ("prepare", "rollout", "score", "advantage", "diagnose", "update", "evaluate", "history")
-PARTS = ("model", "prompts", "policy", "acceptance")  # of `prepare`
+PARTS = {  # of the stages that come before the first iteration
+    "prepare": ("model", "prompts", "options", "policy", "acceptance"),
+    "sft": ("demonstrations", "policy"),
+}
+OF_REWARD_MODELS = ("preferences", "reward_model")  # stages that have the name of one of `reward_models`
+OF_ITERATIONS = ("rollout", "score", "advantage", "diagnose", "update", "evaluate", "judge", "history")
+STAGES = (*PARTS, *OF_REWARD_MODELS, *OF_ITERATIONS)
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 
 
@@ -35,16 +40,23 @@ def _held(runtime: "Runtime") -> "Models":
     return Models(runtime)
 
 
-def run_stage(stage: str, name: str) -> None:
-    """Run a stage on the files of iteration `name` (for `prepare`: the part; for `history`: the last iteration)."""
+def check_name(stage: str, name: str) -> None:
+    """Refuse a stage that does not exist, and a name that it cannot have."""
     if stage not in STAGES:
         raise StageError(f"no stage {stage!r}; stages are {', '.join(STAGES)}")
-    if stage != "prepare":
+    if stage in PARTS and name not in PARTS[stage]:
+        raise StageError(f"{stage} has the parts {', '.join(PARTS[stage])}, not {name!r}")
+    if stage in OF_ITERATIONS:
         iteration_number(name)
-    elif name not in PARTS:
-        raise StageError(f"prepare has the parts {', '.join(PARTS)}, not {name!r}")
+
+
+def run_stage(stage: str, name: str) -> None:
+    """Run a stage on the files of iteration `name` (or: its part `name`; for the reward model `name`; up to `name`)."""
+    check_name(stage, name)
     with journalled(stage, name) as journal:
         params = load_params()
+        if stage in OF_REWARD_MODELS and name not in params.reward_models:
+            raise StageError(f"params.yaml: reward_models has no {name!r}")
         sweep_partial()
         room = import_module(f"stages.{stage}.run")
         if stage in WITHOUT_MODELS:
@@ -56,7 +68,7 @@ def run_stage(stage: str, name: str) -> None:
 def main(stage: str, arguments: list[str]) -> int:
     """Command line of a room; returns the exit status."""
     if len(arguments) != 1:
-        print(f"usage: python -m stages.{stage} {'|'.join(PARTS) if stage == 'prepare' else 'ITERATION'}")
+        print(f"usage: python -m stages.{stage} {'|'.join(PARTS.get(stage, ('NAME',)))}")
         return 2
     try:
         run_stage(stage, arguments[0])

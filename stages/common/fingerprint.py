@@ -34,3 +34,8 @@ def folder_hash(folder: Path, counts: Callable[[Path], bool] = lambda path: True
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and counts(p)):
         digest.update(f"{path.relative_to(folder)}\0{file_hash(path)}\0".encode())
     return digest.hexdigest()
+
+
+def code_hash(folder: Path) -> str:
+    """Hash of a room: its code and what lies beside it, without what running it leaves there."""
+    return folder_hash(folder, lambda path: "__pycache__" not in path.parts)

@@ -85,3 +85,20 @@ def check_centred(frame: pl.DataFrame) -> None:
     total = pl.col("advantage").sum().over(GROUP).abs()
     scale = size.max().over(GROUP)
     refuse(frame, total > TOLERANCE * scale, "advantages", "the advantages of a group sum to 0")
+
+
+def check_preferences(frame: pl.DataFrame) -> None:
+    """Nothing is empty, the two answers differ, both splits have pairs, and `flipped` agrees with the gold scores."""
+    table, key = "preferences", ("pair_id",)
+    for name in ("prompt_ids", "chosen_ids", "rejected_ids"):
+        refuse(frame, pl.col(name).list.len() < 1, table, f"{name} has at least one token", key)
+    refuse(frame, pl.col("chosen_ids") == pl.col("rejected_ids"), table, "chosen and rejected differ", key)
+    refuse(frame, ~pl.col("split").is_in(["train", "heldout"]), table, "split is train or heldout", key)
+    sides = pl.col("split").n_unique().over("prompt_ids")
+    refuse(frame, sides != 1, table, "the pairs of a prompt are on one side of the split", key)
+    one_gold = pl.col("chosen_gold").is_null() != pl.col("rejected_gold").is_null()
+    refuse(frame, one_gold, table, "both answers have a gold score or neither", key)
+    swapped = (pl.col("chosen_gold") < pl.col("rejected_gold")).fill_null(value=False)
+    refuse(frame, pl.col("flipped") != swapped, table, "flipped where gold prefers the rejected answer", key)
+    for name in ("chosen_gold", "rejected_gold", "margin"):
+        refuse(frame, ~pl.col(name).fill_null(0.0).is_finite(), table, f"{name} is finite or null", key)

@@ -7,6 +7,11 @@ from stages.common.errors import StageError
 
 DATA = Path("data")
 BASE = DATA / "base"
+REFERENCE = DATA / "reference"  # the initial policy and reference: the base, fine-tuned if `sft` says so
+SFT_SOURCE = DATA / "sft_source.json"  # what the demonstrations are made of
+SFT_TRAINING = DATA / "sft_training.json"  # and what the training on them depends on
+DEMONSTRATIONS = DATA / "demonstrations.parquet"
+SFT_STEPS = DATA / "sft.parquet"
 PROMPTS = DATA / "prompts.parquet"
 ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"
@@ -38,6 +43,28 @@ def previous(name: str) -> str:
     return iteration_name(iteration_number(name) - 1)
 
 
+def preferences(name: str) -> Path:
+    """The pairs that reward model `name` is trained on."""
+    return DATA / "preferences" / f"{name}.parquet"
+
+
+def reward_models_index() -> Path:
+    """Which reward models the scores use; there also where there is none, as DVC wants the folder to exist."""
+    return DATA / "reward_models" / "index.json"
+
+
+def reward_model(name: str) -> Path:
+    return DATA / "reward_models" / name
+
+
+def reward_metrics(name: str) -> Path:
+    return DATA / "reward_models" / f"{name}.json"
+
+
+def reward_steps(name: str) -> Path:
+    return DATA / "reward_models" / f"{name}.parquet"
+
+
 def iteration(name: str) -> Path:
     return DATA / "iterations" / name
 
@@ -64,6 +91,14 @@ def gradient_shares(name: str) -> Path:
 
 def evaluation(name: str) -> Path:
     return iteration(name) / "eval.json"
+
+
+def judged(name: str) -> Path:
+    return iteration(name) / "judged.parquet"
+
+
+def verdict(name: str) -> Path:
+    return iteration(name) / "judge.json"
 
 
 def generations(name: str) -> Path:

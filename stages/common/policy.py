@@ -1,7 +1,7 @@
 """Policies as Hugging Face folders: loading, saving, and keeping them in memory between stages.
 
-Full fine-tuning: `data/policies/<iteration>` is a model folder. LoRA: it is an adapter folder over `data/base`, and the
-reference policy is the base with the adapter off. Weights are safetensors, never pickle.
+Full fine-tuning: `data/policies/<iteration>` is a model folder. LoRA: it is an adapter folder over
+`data/reference`, and the reference policy is that model with the adapter off. Weights are safetensors, never pickle.
 """
 
 import json
@@ -22,7 +22,8 @@ from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
 from stages.common.params import Lora
-from stages.common.paths import BASE
+from stages.common.paths import REFERENCE
+from stages.common.reward_model import load_reward_folder
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -36,7 +37,7 @@ class PolicyError(StageError):
     """A model folder that cannot be used; the message names it."""
 
 
-def load_tokenizer(folder: Path = BASE) -> Any:
+def load_tokenizer(folder: Path = REFERENCE) -> Any:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -66,13 +67,14 @@ class Models:
         self._base: tuple[str, Any] | None = None
         self._policy: tuple[str, Any] | None = None
         self._config: bytes | None = None  # of the adapter that is built into the base
+        self._rewards: dict[Path, tuple[str, tuple[Any, Any]]] = {}
 
     def base(self) -> Any:
-        """The model in `data/base`."""
-        found = folder_hash(BASE)
+        """The model in `data/reference`."""
+        found = folder_hash(REFERENCE)
         if self._base is None or self._base[0] != found:
             self._policy = self._config = None
-            self._base = (found, load_model(BASE, self.runtime))
+            self._base = (found, load_model(REFERENCE, self.runtime))
         return self._base[1]
 
     def policy(self, folder: Path) -> Any:
@@ -115,6 +117,14 @@ class Models:
         if self._policy is not None:
             self._policy = ("", self._policy[1])
 
+    def reward_model(self, folder: Path) -> tuple[Any, Any]:
+        """The reward model in a folder, and its tokenizer."""
+        found = folder_hash(folder)
+        if folder not in self._rewards or self._rewards[folder][0] != found:
+            self._rewards.pop(folder, None)
+            self._rewards[folder] = (found, load_reward_folder(folder, self.runtime))
+        return self._rewards[folder][1]
+
     @contextmanager
     def reference(self) -> Iterator[Any]:
         """The reference policy: the base, with any adapter off."""
@@ -136,8 +146,8 @@ def _load_adapter(model: Any, folder: Path) -> None:
         raise PolicyError(f"{folder}: adapter weights {result.unexpected_keys[:3]} do not fit the base model")
 
 
-def new_adapter(base: Any, lora: Lora, seed: int) -> Any:
-    """A fresh LoRA adapter (B = 0, so the policy is the base), A drawn from the seed."""
+def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM") -> Any:
+    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed; `task` is peft's name for it."""
     torch.manual_seed(seed)
     depth = base.config.get_text_config().num_hidden_layers
     if lora.last_layers is not None and lora.last_layers > depth:
@@ -147,8 +157,8 @@ def new_adapter(base: Any, lora: Lora, seed: int) -> Any:
         lora_alpha=lora.alpha,
         target_modules=lora.targets,
         layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
-        task_type="CAUSAL_LM",
-        base_model_name_or_path=str(BASE),
+        task_type=task,
+        base_model_name_or_path=str(REFERENCE),
     )
     try:
         return get_peft_model(base, config).eval()
@@ -182,7 +192,7 @@ def save_new_adapter(model: Any, folder: Path) -> None:
         key: sorted(value) if isinstance(value, (set, list)) else value
         for key, value in model.peft_config["default"].to_dict().items()
     }
-    config |= {"base_model_name_or_path": str(BASE), "inference_mode": True}
+    config |= {"base_model_name_or_path": str(REFERENCE), "inference_mode": True}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
     save_adapter_weights(model, folder)
 

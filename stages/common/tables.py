@@ -30,6 +30,53 @@ PROMPTS: Schema = {
     "prompt_ids": pl.List(pl.Int32()),
 }
 
+DEMONSTRATIONS: Schema = {
+    "prompt_id": pl.String(),
+    "split": pl.String(),  # train | heldout
+    "prompt": pl.String(),
+    "prompt_ids": pl.List(pl.Int32()),
+    "completion": pl.String(),
+    "completion_ids": pl.List(pl.Int32()),  # with the end-of-sequence token
+    "task_reward": pl.Float64(),  # of best_of; null: from a file
+}
+
+SFT_STEPS: Schema = {
+    "step": pl.Int32(),  # 0: before the first
+    "epoch": pl.Int32(),
+    "loss": pl.Float64(),  # nats per completion token of the step; null at step 0
+    "grad_norm": pl.Float64(),  # before clipping
+    "learning_rate": pl.Float64(),
+    "tokens": pl.Int64(),  # completion tokens
+    "heldout_loss": pl.Float64(),  # nats per token of the held-out completions, at step 0 and at an epoch's end
+}
+
+PREFERENCES: Schema = {
+    "pair_id": pl.String(),  # the row of a file, or the id of the prompt
+    "split": pl.String(),  # train | heldout
+    "prompt": pl.String(),  # a view: the ids are the truth
+    "prompt_ids": pl.List(pl.Int32()),
+    "chosen": pl.String(),
+    "chosen_ids": pl.List(pl.Int32()),  # with the end-of-sequence token, if there was one
+    "rejected": pl.String(),
+    "rejected_ids": pl.List(pl.Int32()),
+    "chosen_gold": pl.Float64(),  # of the gold function; null: labelled by people
+    "rejected_gold": pl.Float64(),
+    "flipped": pl.Boolean(),  # gold prefers the rejected one; false where there is no gold
+    "margin": pl.Float64(),  # of the file; null: none
+}
+
+REWARD_STEPS: Schema = {
+    "step": pl.Int32(),
+    "epoch": pl.Int32(),
+    "pairs": pl.Int32(),
+    "tokens": pl.Int64(),
+    "loss": pl.Float64(),  # nats per pair, with margin and centring
+    "accuracy": pl.Float64(),  # on the step's pairs, before the step
+    "difference": pl.Float64(),  # mean of r_chosen - r_rejected
+    "grad_norm": pl.Float64(),
+    "learning_rate": pl.Float64(),  # null: nothing had a gradient, and no step was taken
+}
+
 ROLLOUTS: Schema = {
     **KEY_SCHEMA,
     "position": pl.Int64(),  # place in the endless sequence of shuffled epochs
@@ -117,8 +164,25 @@ GENERATIONS: Schema = {
     "completion_ids": pl.List(pl.Int32()),
     "finish_reason": pl.String(),
     "length": pl.Int32(),
+    "entropy": pl.Float32(),
+    "kl": pl.Float64(),  # to the reference, k1 of the sequence
     "task_reward": pl.Float64(),
     "parts": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()})),
+}
+
+
+JUDGED: Schema = {
+    "iteration": pl.Int32(),
+    "prompt_id": pl.String(),
+    "sample": pl.Int16(),
+    "outcome": pl.Float64(),  # 1: won against the initial policy, 0: lost, .5: tie; null: no verdict
+    "score": pl.Float64(),  # by a function or a reward model; null: by an endpoint
+    "other_score": pl.Float64(),
+    "verdict": pl.String(),  # of an endpoint that saw this answer as A; null: none
+    "verdict_swapped": pl.String(),  # that saw it as B
+    "message": pl.String(),  # why there is no outcome
+    "length": pl.Int32(),
+    "other_length": pl.Int32(),
 }
 
 

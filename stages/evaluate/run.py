@@ -19,7 +19,10 @@ from stages.evaluate.bootstrap import bootstrap_interval
 from stages.evaluate.diversity import distinct_n
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
-from stages.score.rewards import call, check_functions, load_function, reward_columns, reward_inputs
+from stages.score.kl import add_kl
+from stages.score.model_reward import all_rewards
+from stages.score.rewards import call, check_functions, load_function, reward_inputs
+from stages.score.run import add_reference
 
 
 def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
@@ -46,6 +49,15 @@ def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, j
         for number, one in enumerate(group)
     ]
     return pl.DataFrame(rows).join(prompts, on="prompt_id", validate="m:1", maintain_order="left")
+
+
+def rewards_of(rows: pl.DataFrame, models: Models, params: Params) -> pl.DataFrame:
+    """The rewards that are trained on, with `task_reward`; and beside them those that are only measured."""
+    trained = all_rewards(params.score.rewards, rows, models, params.score.pack_tokens)
+    if not params.evaluate.rewards:
+        return trained
+    measured = all_rewards(params.evaluate.rewards, rows, models, params.score.pack_tokens)
+    return trained.hstack(measured.drop("task_reward"))
 
 
 def part_column(rows: pl.DataFrame, params: Params) -> pl.Series:
@@ -85,7 +97,7 @@ def summarise(table: pl.DataFrame, params: Params) -> dict[str, Any]:
         "reward_low": low,
         "reward_high": high,
         "confidence": settings.confidence,
-        **{f"rewards/{name}/mean": table[f"reward/{name}"].mean() for name in params.score.rewards},
+        **{f"{name.replace('reward/', 'rewards/')}/mean": table[name].mean() for name in _reward_columns(table)},
         **{f"parts/{name}/mean": mean for name, mean, _ in by_part.rows()},
         **{f"parts/{name}/n": n for name, _, n in by_part.rows()},
         "n_prompts": table["prompt_id"].n_unique(),
@@ -95,16 +107,24 @@ def summarise(table: pl.DataFrame, params: Params) -> dict[str, Any]:
         "completions/clipped_ratio": (table["finish_reason"] == "length").mean(),
         "distinct_1": distinct_n(table["completion"].to_list(), 1),
         "distinct_2": distinct_n(table["completion"].to_list(), 2),
+        "completions/std_length": table["length"].cast(pl.Float64).std(),
         "entropy": table["entropy"].mean(),
+        "kl": table["kl"].mean(),
     }
+
+
+def _reward_columns(table: pl.DataFrame) -> list[str]:
+    return [name for name in table.columns if name.startswith("reward/")]
 
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "heldout")
     check_functions(params)
     rows = generate(name, prompts, params, models, journal)
-    scored = rows.hstack(reward_columns(params.score.rewards, reward_inputs(rows)))
-    schema = {**GENERATIONS, **reward_schema(list(params.score.rewards))}
+    temperature = params.evaluate.temperature or 1.0  # greedy answers have log-probs at temperature 1
+    referenced = add_kl(add_reference(rows, models, temperature, params.score.pack_tokens, journal))
+    scored = referenced.hstack(rewards_of(rows, models, params))
+    schema = {**GENERATIONS, **reward_schema([*params.score.rewards, *params.evaluate.rewards])}
     table = scored.with_columns(part_column(rows, params))
     summary = summarise(conform(table, schema, "generations"), params)
     write_table(table.select(list(schema)), schema, KEY, paths.generations(name))

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.params import Alarms
 from stages.common.tables import (
     ADVANTAGES,
     GRADIENT_SHARES,
@@ -18,8 +19,10 @@ from stages.common.tables import (
     STEPS,
     read_table,
 )
+from stages.history.alarms import alarms_of
 from stages.history.diagnostics import group_metrics, ratio_metrics, share_metrics, spread_metrics, token_metrics
 
+JUDGED = ("win_rate", "win_rate_low", "win_rate_high", "length_controlled_win_rate", "sign_test_p")
 EVALUATED = (
     "reward",
     "reward_low",
@@ -27,6 +30,8 @@ EVALUATED = (
     "completions/mean_length",
     "completions/clipped_ratio",
     "distinct_2",
+    "kl",
+    "entropy",
 )
 
 
@@ -81,13 +86,15 @@ def token_count(rollouts: pl.DataFrame, prompts: pl.DataFrame) -> int:
 def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
     """Everything known of an iteration; of its samples only, as greedy rows are no part of the policy's performance."""
     rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
+    advantages = read_table(paths.advantages(name), ADVANTAGES, KEY)
     steps = read_table(paths.steps(name), STEPS, ("iteration", "step"))
     samples = rollouts.filter(kind="sample")
     scores = read_table(paths.scores(name), SCORES, KEY).filter(kind="sample")
     scored = samples.join(scores.select(*KEY, "task_reward"), on=KEY, validate="1:1", maintain_order="left")
     return {
         **reward_metrics(scores),
-        **group_metrics(read_table(paths.advantages(name), ADVANTAGES, KEY)),
+        **group_metrics(advantages),
+        "mean_advantage": advantages.filter("in_loss")["advantage"].mean(),
         **completion_metrics(samples),
         **step_metrics(steps),
         "num_tokens": token_count(rollouts, prompts),
@@ -101,7 +108,8 @@ def evaluation_row(name: str) -> dict[str, Any]:
     """`eval/...` of an iteration that was evaluated."""
     path = paths.evaluation(name)
     found = json.loads(path.read_text(encoding="utf-8"))
-    return {f"eval/{key}": found[key] for key in EVALUATED}
+    rewards = [key for key in found if key.startswith("rewards/")]
+    return {f"eval/{key}": found[key] for key in (*EVALUATED, *rewards)}
 
 
 def diagnosis_row(name: str) -> dict[str, Any]:
@@ -110,21 +118,37 @@ def diagnosis_row(name: str) -> dict[str, Any]:
     return share_metrics(read_table(paths.gradient_shares(name), GRADIENT_SHARES, key))
 
 
-def history_frame(last: str, evaluated: Collection[str]) -> pl.DataFrame:
-    """One row per iteration from `i0000`, which has only an evaluation, to `last`. `num_tokens` is cumulative.
+def judge_row(name: str) -> dict[str, Any]:
+    """`judge/...` of an iteration that was judged against the initial policy; nothing without a judge."""
+    path = paths.verdict(name)
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return {f"judge/{key}": found[key] for key in JUDGED if key in found}
 
-    Only the iterations in `evaluated` get `eval/...` and `grad_share/...`: files of an older plan may lie beside them.
+
+def history_row(name: str, prompts: pl.DataFrame, *, evaluated: bool) -> dict[str, Any]:
+    """One iteration; the initial policy has only an evaluation."""
+    number = paths.iteration_number(name)
+    row = {"iteration": number, **(training_row(name, prompts) if number else {})}
+    if evaluated:
+        diagnosed = diagnosis_row(name) | judge_row(name) if number else {}
+        row |= diagnosed | evaluation_row(name)
+    return row
+
+
+def history_frame(last: str, evaluated: Collection[str], alarms: Alarms) -> pl.DataFrame:
+    """One row per iteration from `i0000` to `last`. `num_tokens` is cumulative; `alarms` says what is wrong, or null.
+
+    Only the iterations in `evaluated` get `eval/...`, `judge/...` and `grad_share/...`: files of an older plan may lie
+    beside them.
     """
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
-    rows: list[dict[str, Any]] = []
-    for number in range(paths.iteration_number(last) + 1):
-        name = paths.iteration_name(number)
-        row = training_row(name, prompts) if number else {}
-        if name in evaluated:
-            row = row | (diagnosis_row(name) if number else {}) | evaluation_row(name)
-        rows.append({"iteration": number, **row})
+    names = [paths.iteration_name(number) for number in range(paths.iteration_number(last) + 1)]
+    rows = [history_row(name, prompts, evaluated=name in evaluated) for name in names]
+    for place, row in enumerate(rows):
+        found = alarms_of(rows[: place + 1], alarms)
+        row["alarms"] = "; ".join(f"{alarm.name}: {alarm.text}" for alarm in found) or None
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    frame = frame.with_columns(pl.col(pl.Null).cast(pl.Float64))  # what no iteration measured
+    frame = frame.with_columns(pl.col("alarms").cast(pl.String), pl.col(pl.Null).exclude("alarms").cast(pl.Float64))
     ordered = ["iteration", *sorted((c for c in frame.columns if c != "iteration"), key=_place(rows))]
     frame = frame.select(ordered).with_columns(pl.col("iteration").cast(pl.Int32))
     if "num_tokens" in frame.columns:
@@ -136,4 +160,4 @@ def _place(rows: list[dict[str, Any]]) -> Any:
     """Training columns in their order above, then evaluation columns in theirs."""
     names = [name for row in sorted(rows, key=len, reverse=True) for name in row]
     first = {name: place for place, name in reversed(list(enumerate(names)))}
-    return lambda column: (column.startswith("eval/"), first[column])
+    return lambda column: (column == "alarms", column.startswith("eval/"), first[column])

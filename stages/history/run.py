@@ -25,9 +25,9 @@ def seconds_frame(last: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema)
 
 
-def run(last: str, _: Params, journal: Journal) -> None:
+def run(last: str, params: Params, journal: Journal) -> None:
     evaluated = yaml.safe_load(paths.PLAN.read_text(encoding="utf-8"))["evaluated"]
-    history = history_frame(last, evaluated)
+    history = history_frame(last, evaluated, params.alarms)
     with publish(paths.HISTORY) as scratch:
         history.write_parquet(scratch)
     with publish(paths.HISTORY_CSV) as scratch:

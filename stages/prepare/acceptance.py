@@ -1,19 +1,18 @@
 """`prepare acceptance`: what decides which groups the rollout stage accepts -> acceptance.json.
 
 Without dynamic sampling that is nothing, whatever the rewards are, and rollouts stay as they are when a reward changes.
-With it the reward functions decide how many prompts are sampled: the file then changes with them, and DVC samples
-again.
+With it the rewards decide how many prompts are sampled: the file then changes with the functions and the contents of
+the reward models, and DVC samples again.
 """
 
-import json
 from typing import Any
 
 from stages.common import paths
-from stages.common.files import publish
-from stages.common.fingerprint import folder_hash
+from stages.common.fingerprint import code_hash, folder_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.score.rewards import ROOM, check_functions
+from stages.prepare.options import write_json
+from stages.score.rewards import ROOM
 
 
 def acceptance(params: Params) -> dict[str, Any]:
@@ -21,17 +20,18 @@ def acceptance(params: Params) -> dict[str, Any]:
     options = params.rollout.dynamic_sampling
     if options is None:
         return {"accepted": "all groups"}
+    used = {reward.model for reward in params.score.rewards.values() if reward.model is not None}
     return {
         "accepted": "groups with different rewards",
         "reward": options.reward or "task_reward",
         "rewards": {name: reward.model_dump() for name, reward in params.score.rewards.items()},
-        "code": folder_hash(ROOM, lambda path: "__pycache__" not in path.parts),
+        "models": {name: folder_hash(paths.reward_model(name)) for name in sorted(used)},
+        "pack_tokens": params.score.pack_tokens if used else None,
+        "code": code_hash(ROOM),
     }
 
 
 def run(params: Params, journal: Journal) -> None:
-    check_functions(params)  # nothing has been sampled yet
     found = acceptance(params)
-    with publish(paths.ACCEPTANCE) as scratch:
-        scratch.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_json(found, paths.ACCEPTANCE)
     journal.say(str(found["accepted"]))

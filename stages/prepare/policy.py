@@ -23,8 +23,8 @@ from stages.common.tables import ADVANTAGES, KEY, write_table
 def run(params: Params, journal: Journal) -> None:
     with publish(paths.policy(paths.INITIAL)) as scratch:
         if params.policy.method == "full":
-            shutil.copytree(paths.BASE, scratch)
-            what = "full fine-tuning: the initial policy is the base model"
+            shutil.copytree(paths.REFERENCE, scratch)
+            what = "full fine-tuning: the initial policy is the reference"
         else:
             what = write_adapter(params, scratch)
     with publish(paths.optimizer(paths.INITIAL)) as scratch:
@@ -35,7 +35,7 @@ def run(params: Params, journal: Journal) -> None:
 
 def write_adapter(params: Params, folder: Path) -> str:
     """A fresh adapter in `folder`; returns what to say of it."""
-    base = load_model(paths.BASE, Runtime(torch.device("cpu"), torch.float32))  # the same bytes on any device
+    base = load_model(paths.REFERENCE, Runtime(torch.device("cpu"), torch.float32))  # the same bytes on any device
     model = new_adapter(base, params.policy.lora, seed_of(params.seed, "lora") % 2**63)
     save_new_adapter(model, folder)
     count = sum(parameter.numel() for parameter in trainable(model).values())

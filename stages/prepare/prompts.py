@@ -3,7 +3,6 @@
 Held-out questions never occur in training: the questions are split first, then dressed with constraints.
 """
 
-from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,14 +11,13 @@ import polars as pl
 from jinja2 import TemplateError
 
 from stages.common import paths
+from stages.common.chat import A_FIXED_DAY
 from stages.common.journal import Journal
 from stages.common.params import Params, ParamsError, Prompts
 from stages.common.policy import load_tokenizer
 from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, write_table
 from stages.prepare.constraints import draw_constraints, phrase
-
-A_FIXED_DAY = datetime(2024, 7, 26)  # for templates that write the date: prompts must not change with it
 
 BANK = Path(__file__).with_name("questions.tsv")
 
@@ -69,22 +67,26 @@ def make_prompts(questions: list[tuple[str, str]], split: str, count: int, setti
     return rows
 
 
+def render_turns(tokenizer: Any, turns: list[dict[str, str]]) -> str:
+    """The turns as the model reads them, up to where the answer begins; a TemplateError if it refuses them."""
+    text: str = tokenizer.apply_chat_template(
+        turns, tokenize=False, add_generation_prompt=True, strftime_now=A_FIXED_DAY.strftime
+    )
+    return text
+
+
 def render(tokenizer: Any, prompt: str, system: str | None) -> str:
     """The prompt as the model reads it, up to where the answer begins; plain text if there is no chat template."""
     if tokenizer.chat_template is None:
         return f"{system}\n\n{prompt}\n" if system else f"{prompt}\n"
     turns = [{"role": "system", "content": system}] if system else []
-    turns.append({"role": "user", "content": prompt})
     try:
-        text: str = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, strftime_now=A_FIXED_DAY.strftime
-        )
+        return render_turns(tokenizer, [*turns, {"role": "user", "content": prompt}])
     except TemplateError as error:
         raise ParamsError(
             f"params.yaml: prepare.prompts.system: the model's chat template refuses these turns: {error}; "
             "null leaves the system turn out"
         ) from None
-    return text
 
 
 def tokenize(tokenizer: Any, text: str) -> list[int]:
@@ -100,7 +102,7 @@ def run(params: Params, journal: Journal) -> None:
     training, heldout = split_questions(question_bank(), settings.heldout, params.seed)
     rows = make_prompts(training, "train", settings.train, settings, params.seed)
     rows += make_prompts(heldout, "heldout", settings.heldout, settings, params.seed)
-    tokenizer = load_tokenizer()
+    tokenizer = load_tokenizer(paths.BASE)
     for row in rows:
         row["prompt_text"] = render(tokenizer, row["prompt"], settings.system)
         row["prompt_ids"] = tokenize(tokenizer, row["prompt_text"])

@@ -1,10 +1,10 @@
 """Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000,
-`acceptance` -> acceptance.json.
+`options` and `acceptance` -> the files that stand between options and stages.
 """
 
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.prepare import acceptance, model, policy, prompts
+from stages.prepare import acceptance, model, options, policy, prompts
 
 
 def run(part: str, params: Params, journal: Journal) -> None:
@@ -14,5 +14,7 @@ def run(part: str, params: Params, journal: Journal) -> None:
         prompts.run(params, journal)
     elif part == "policy":
         policy.run(params, journal)
+    elif part == "options":
+        options.run(params, journal)
     else:
         acceptance.run(params, journal)

@@ -11,11 +11,11 @@ it takes does not depend on what earlier iterations needed.
 
 import polars as pl
 
-from stages.common.params import DynamicSampling, Params
+from stages.common.params import DynamicSampling
 from stages.common.tables import EQUAL
 from stages.rollout.order import prompts_of
 from stages.rollout.source import Source
-from stages.score.rewards import reward_columns, reward_inputs
+from stages.score.model_reward import all_rewards
 
 
 def sample_until_signal(source: Source, options: DynamicSampling) -> pl.DataFrame:
@@ -31,17 +31,18 @@ def sample_until_signal(source: Source, options: DynamicSampling) -> pl.DataFram
     accepted = 0
     while left and accepted < wanted:
         chosen, left = left[: wanted - accepted], left[wanted - accepted :]
-        rows = mark_accepted(source.samples(chosen), source.prompts, source.params, options)
+        rows = mark_accepted(source.samples(chosen), source, options)
         accepted += rows.filter("accepted")["prompt_id"].n_unique()
         rounds.append(rows)
         source.journal.say(f"{accepted} of {wanted} groups have a signal, {len(left)} prompts are left in the budget")
     return pl.concat(rounds)
 
 
-def mark_accepted(rows: pl.DataFrame, prompts: pl.DataFrame, params: Params, options: DynamicSampling) -> pl.DataFrame:
+def mark_accepted(rows: pl.DataFrame, source: Source, options: DynamicSampling) -> pl.DataFrame:
     """Set `accepted` where the rewards of the row's group differ."""
-    joined = rows.join(prompts, on="prompt_id", how="left", maintain_order="left")
-    rewards = reward_columns(params.score.rewards, reward_inputs(joined))
+    joined = rows.join(source.prompts, on="prompt_id", how="left", maintain_order="left")
+    score = source.params.score
+    rewards = all_rewards(score.rewards, joined, source.models, score.pack_tokens)
     reward = rewards["task_reward" if options.reward is None else f"reward/{options.reward}"]
     spread = (pl.col("_reward").max() - pl.col("_reward").min()).over("prompt_id")
     marked = rows.with_columns(_reward=reward).with_columns(accepted=(spread > EQUAL).fill_null(value=False))

@@ -29,7 +29,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     if prompts.is_empty():
         raise ParamsError(f"{paths.PROMPTS} has no training prompts; see prepare.prompts.train in params.yaml")
     policy = models.policy(paths.policy(paths.previous(name)))
-    table = rollouts_of(Source(policy, load_tokenizer(), prompts, params, paths.iteration_number(name), journal))
+    number = paths.iteration_number(name)
+    table = rollouts_of(Source(models, policy, load_tokenizer(), prompts, params, number, journal))
     check_rollouts(table, params.rollout.samples_per_prompt)
     if params.rollout.greedy:
         check_greedy(table)

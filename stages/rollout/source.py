@@ -8,6 +8,7 @@ import polars as pl
 
 from stages.common.journal import Journal
 from stages.common.params import Params
+from stages.common.policy import Models
 from stages.common.tables import ROLLOUTS
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
@@ -18,6 +19,7 @@ from stages.rollout.slots import slots_of
 class Source:
     """Samples rows of the rollouts table for prompts of one iteration."""
 
+    models: Models
     policy: Any
     tokenizer: Any
     prompts: pl.DataFrame  # the training prompts

@@ -1,4 +1,4 @@
-"""Reward functions: loading them, calling them, and what happens to rows that they cannot score.
+"""Rewards. Functions: loading them, calling them, and what happens to rows that they cannot score.
 
 A row's status is `ok`, `missing` (the function returned None: it does not apply) or `invalid` (not a finite number).
 Nothing ever turns into 0. `task_reward` is the weighted sum of the rewards that apply; it is null where none does, or
@@ -21,6 +21,8 @@ from stages.common.params import Params, ParamsError, Reward
 ROOM = Path(__file__).resolve().parent
 
 Function = Callable[..., Any]
+Verdict = tuple[float | None, str, str | None]  # reward, status, message of one row
+OfModel = Callable[[Reward], Sequence[Verdict]]
 
 
 class RewardError(StageError):
@@ -55,9 +57,16 @@ def load_function(spec: str, option: str) -> Function:
 
 def check_functions(params: Params) -> None:
     """Load every function that params.yaml names, so that a wrong name is told before anything is sampled."""
-    for name, reward in params.score.rewards.items():
-        function = load_function(reward.function, f"score.rewards.{name}.function")
-        check_arguments(function, reward, f"score.rewards.{name}.arguments")
+    named = {f"score.rewards.{name}": reward for name, reward in params.score.rewards.items()}
+    named |= {f"evaluate.rewards.{name}": reward for name, reward in params.evaluate.rewards.items()}
+    if params.judge is not None and params.judge.function is not None:
+        named["judge"] = Reward(function=params.judge.function, arguments=params.judge.arguments)
+    if params.sft is not None and params.sft.best_of is not None and params.sft.best_of.gold is not None:
+        best_of = params.sft.best_of
+        named["sft.best_of.gold"] = Reward(function=best_of.gold, arguments=best_of.arguments)
+    for option, reward in named.items():
+        if reward.function is not None:
+            check_arguments(load_function(reward.function, f"{option}.function"), reward, f"{option}.arguments")
     if params.evaluate.parts is not None:
         load_function(params.evaluate.parts, "evaluate.parts")
 
@@ -93,7 +102,7 @@ def call(function: Function, inputs: dict[str, list[Any]], option: str) -> list[
     return values
 
 
-def classify(value: Any) -> tuple[float | None, str, str | None]:
+def classify(value: Any) -> Verdict:
     """Reward, status and message of one returned value."""
     if value is None:
         return None, "missing", "the function returned None"
@@ -116,15 +125,30 @@ def given(name: str, reward: Reward, inputs: dict[str, list[Any]]) -> dict[str, 
     return inputs | reward.arguments
 
 
-def reward_columns(rewards: dict[str, Reward], inputs: dict[str, list[Any]]) -> pl.DataFrame:
-    """Columns `reward/<name>`, `status/<name>`, `message/<name>` for each function, and `task_reward`."""
+def by_function(name: str, spec: str, reward: Reward, inputs: dict[str, list[Any]]) -> list[Verdict]:
+    """What the function `spec` makes of each row."""
+    option = f"score.rewards.{name}.function"
+    values = call(load_function(spec, option), given(name, reward, inputs), f"{option} = {spec!r}")
+    return [classify(value) for value in values]
+
+
+def no_models(reward: Reward) -> Sequence[Verdict]:
+    raise RewardError(f"score.rewards: the reward model {reward.model!r} cannot be had here, only functions can")
+
+
+def reward_columns(
+    rewards: dict[str, Reward], inputs: dict[str, list[Any]], of_model: OfModel = no_models
+) -> pl.DataFrame:
+    """Columns `reward/<name>`, `status/<name>`, `message/<name>` for each reward, and `task_reward`.
+
+    `inputs` are for functions; `of_model` scores the same rows with a reward model (`stages.score.model_reward`).
+    """
     columns: dict[str, pl.Series] = {}
     for name, reward in rewards.items():
-        option = f"score.rewards.{name}.function"
-        values = call(
-            load_function(reward.function, option), given(name, reward, inputs), f"{option} = {reward.function!r}"
-        )
-        found = [classify(value) for value in values]
+        if reward.function is None:
+            found = list(of_model(reward))
+        else:
+            found = by_function(name, reward.function, reward, inputs)
         for column, dtype, items in zip(
             ("reward", "status", "message"), (pl.Float64, pl.String, pl.String), zip(*found, strict=True), strict=True
         ):

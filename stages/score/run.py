@@ -12,10 +12,12 @@ from stages.common.params import Params
 from stages.common.policy import Models
 from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema, write_table
 from stages.score.kl import add_kl, add_score
-from stages.score.rewards import reward_columns, reward_inputs
+from stages.score.model_reward import all_rewards
 
 
-def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: Journal) -> pl.DataFrame:
+def add_reference(
+    rows: pl.DataFrame, models: Models, temperature: float, max_tokens: int, journal: Journal
+) -> pl.DataFrame:
     """Add `ref_logprobs`, at the sampling temperature; with beta = 0 too, as the KL is reported all the same."""
     groups = groups_of(rows.with_row_index("index"))
     with models.reference() as reference:
@@ -25,8 +27,8 @@ def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: J
         found = completion_logprobs(
             reference,
             groups,
-            params.rollout.temperature,
-            params.score.pack_tokens,
+            temperature,
+            max_tokens,
             one_by_one=one_by_one,
             progress=lambda done, total: journal.progress(done, total, "passes of the reference"),
         )
@@ -34,14 +36,14 @@ def add_reference(rows: pl.DataFrame, models: Models, params: Params, journal: J
     return rows.with_columns(column)
 
 
-def score_rows(rows: pl.DataFrame, params: Params) -> pl.DataFrame:
+def score_rows(rows: pl.DataFrame, params: Params, models: Models) -> pl.DataFrame:
     """The rewards of all rows, in their order. Greedy rows are scored in a call of their own: what a function makes of
     the samples must not depend on whether there are any.
     """
-    numbered = rows.with_row_index("_row")
+    numbered, score = rows.with_row_index("_row"), params.score
     kinds = [numbered.filter(kind=kind) for kind in ("sample", "greedy")]
     scored = [
-        reward_columns(params.score.rewards, reward_inputs(part.drop("_row"))).with_columns(part["_row"])
+        all_rewards(score.rewards, part.drop("_row"), models, score.pack_tokens).with_columns(part["_row"])
         for part in kinds
         if part.height
     ]
@@ -56,8 +58,9 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
         raise StageError(f"{paths.PROMPTS}: columns {shared} have names that rollouts use; rename them in the dataset")
     rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
     refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
-    rewards = score_rows(rows, params)
-    referenced = add_kl(add_reference(rows, models, params, journal))
+    rewards = score_rows(rows, params, models)
+    temperature, max_tokens = params.rollout.temperature, params.score.pack_tokens
+    referenced = add_kl(add_reference(rows, models, temperature, max_tokens, journal))
     scored = add_score(referenced.hstack(rewards), params.score.kl.beta_in("reward"))
     counts = (pl.col("kind") == "sample") & pl.col("accepted")
     table = scored.with_columns(in_baseline=counts & pl.col("task_reward").is_not_null())

@@ -9,13 +9,13 @@ from stages.common import paths
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
+from stages.common.optimizer import StoredAdamW
 from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models, save_policy, trainable
 from stages.common.signal import has_advantage
 from stages.common.tables import STEPS, write_table
 from stages.update.batches import micro_batches, minibatches
-from stages.update.optimizer import StoredAdamW
 from stages.update.recipe import Recipe, recipe_of
 from stages.update.step import optimizer_step
 from stages.update.training_rows import training_rows

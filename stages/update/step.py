@@ -6,10 +6,10 @@ from typing import Any
 import polars as pl
 import torch
 
+from stages.common.optimizer import StoredAdamW
 from stages.common.packing import PackedRow
 from stages.update.loss import micro_batch_loss, scalar
 from stages.update.meter import Meter
-from stages.update.optimizer import StoredAdamW
 from stages.update.recipe import Recipe
 from stages.update.reduction import Totals
 from stages.update.rows import step_rows

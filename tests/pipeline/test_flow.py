@@ -90,5 +90,5 @@ def test_full_fine_tuning_trains_and_both_doors_agree(new_workspace):
         assert first.lock()[stage] == outs
     lock = first.lock()
     assert lock["update@i0002"]["data/policies/i0002"] != lock["update@i0001"]["data/policies/i0001"]
-    assert lock["prepare_policy"]["data/policies/i0000"] == lock["prepare_model"]["data/base"]
+    assert lock["prepare_policy"]["data/policies/i0000"] == lock["sft_policy"]["data/reference"]
     shutil.rmtree(second.folder)

@@ -52,7 +52,15 @@ def test_each_iteration_names_the_one_before_it():
         ("i0001", ["rollout@i0001", "score@i0001", "advantage@i0001", "update@i0001"]),
         (
             "i0002",
-            ["rollout@i0002", "score@i0002", "advantage@i0002", "diagnose@i0002", "update@i0002", "evaluate@i0002"],
+            [
+                "rollout@i0002",
+                "score@i0002",
+                "advantage@i0002",
+                "diagnose@i0002",
+                "update@i0002",
+                "evaluate@i0002",
+                "judge@i0002",
+            ],
         ),
     ],
 )
@@ -78,7 +86,7 @@ def test_writing_the_same_plan_again_leaves_the_file_alone(path):
 
 
 def training(plan, name):
-    return [stage for stage in plan.stages_of(name) if not stage.startswith(("diagnose", "evaluate"))]
+    return [stage for stage in plan.stages_of(name) if not stage.startswith(("diagnose", "evaluate", "judge"))]
 
 
 @pytest.mark.parametrize(("before", "after"), [((3, 2), (8, 2)), ((4, 2), (5, 2)), ((1, 1), (20, 7))])

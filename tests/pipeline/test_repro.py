@@ -23,7 +23,7 @@ def workspace(new_workspace):
 
 def test_two_clones_have_the_same_hashes(reference, workspace):
     assert workspace.lock() == reference.lock()
-    assert len(workspace.lock()) == 4 + 2 * 4 + 1 + 2 + 1
+    assert len(workspace.lock()) == 5 + 2 + 2 * 4 + 1 + 2 + 1 + 1
 
 
 def test_a_second_repro_executes_nothing(workspace):
@@ -79,7 +79,7 @@ def test_changing_evaluation_touches_no_training_stage(workspace, reference):
     before = workspace.starts()
     workspace.change("evaluate.samples_per_prompt", 2)
     workspace.run("dvc", "repro")
-    assert workspace.computed_since(before) == {"evaluate i0000", "evaluate i0002", "history i0002"}
+    assert workspace.computed_since(before) == {"evaluate i0000", "evaluate i0002", "judge i0002", "history i0002"}
     workspace.change("evaluate.samples_per_prompt", 1)
     workspace.run("dvc", "repro")
     assert workspace.lock() == reference.lock()
@@ -100,7 +100,12 @@ def test_extending_a_finished_plan_runs_only_what_is_new(workspace, reference):
     workspace.plan(4)
     workspace.run("dvc", "repro")
     new = {f"{stage} i000{i}" for stage in TRAINING for i in (3, 4)}
-    assert workspace.computed_since(before) == new | {"diagnose i0004", "evaluate i0004", "history i0004"}
+    assert workspace.computed_since(before) == new | {
+        "diagnose i0004",
+        "evaluate i0004",
+        "judge i0004",
+        "history i0004",
+    }
     for stage, outs in reference.lock().items():
         if stage != "history":
             assert workspace.lock()[stage] == outs

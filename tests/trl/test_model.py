@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from stages.common.logprobs import completion_logprobs
+from stages.common.optimizer import StoredAdamW
 from stages.common.packing import groups_of
 from stages.common.params import Gspo, Kl, Ppo, Update
 from stages.common.policy import trainable
 from stages.update.batches import micro_batches
 from stages.update.loss import micro_batch_loss
 from stages.update.meter import Meter
-from stages.update.optimizer import StoredAdamW
 from stages.update.recipe import Recipe
 from stages.update.reduction import Totals
 from stages.update.rows import step_rows

@@ -4,28 +4,37 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from stages.common.params.adamw import AdamW, Schedule
 from stages.common.params.advantage import Advantage, BatchMean, Estimator, Grpo, MovingAverage, ReinforcePp
+from stages.common.params.alarms import Alarms
 from stages.common.params.base import ParamsError, Section
 from stages.common.params.evaluate import Evaluate
+from stages.common.params.judge import Endpoint, Judge
 from stages.common.params.objective import Cispo, Gspo, ImportanceCorrection, Ppo, Sapo
+from stages.common.params.rlhf import BestOf, Preferences, RewardModel, SampledPairs, Sft
 from stages.common.params.rollout import DynamicSampling, Rollout
 from stages.common.params.rules import RULES
 from stages.common.params.score import Kl, Reward, Score
 from stages.common.params.start import Compute, ConstraintKind, Lora, Model, Policy, Prepare, Prompts
-from stages.common.params.update import Schedule, Update
+from stages.common.params.update import Update
 
 __all__ = [
+    "AdamW",
     "Advantage",
+    "Alarms",
     "BatchMean",
+    "BestOf",
     "Cispo",
     "Compute",
     "ConstraintKind",
     "DynamicSampling",
+    "Endpoint",
     "Estimator",
     "Evaluate",
     "Grpo",
     "Gspo",
     "ImportanceCorrection",
+    "Judge",
     "Kl",
     "Lora",
     "Model",
@@ -34,17 +43,24 @@ __all__ = [
     "ParamsError",
     "Policy",
     "Ppo",
+    "Preferences",
     "Prepare",
     "Prompts",
     "ReinforcePp",
     "Reward",
+    "RewardModel",
     "Rollout",
+    "SampledPairs",
     "Sapo",
     "Schedule",
     "Score",
     "Section",
+    "Sft",
     "Update",
 ]
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 
 
 class Params(Section):
@@ -53,12 +69,16 @@ class Params(Section):
     seed: Annotated[int, Field(ge=0)]
     compute: Compute = Compute()
     prepare: Prepare
+    sft: Sft | None = None
+    reward_models: dict[Name, RewardModel] = Field(default_factory=dict)
     policy: Policy
     rollout: Rollout
     score: Score
     advantage: Advantage = Advantage()
     update: Update
     evaluate: Evaluate
+    judge: Judge | None = None
+    alarms: Alarms = Alarms()
 
     @model_validator(mode="after")
     def _go_together(self) -> "Params":

@@ -5,13 +5,18 @@ from typing import Annotated
 from pydantic import Field
 
 from stages.common.params.base import Count, Section
+from stages.common.params.score import Reward
 
 
 class Evaluate(Section):
-    """Held-out evaluation; `parts` names a function that tells what each reward is made of."""
+    """Held-out evaluation. `rewards` are measured beside those of `score.rewards` and are no part of the task reward: a
+    gold reward, say, beside the model that stands for it. `parts` names a function that tells what a reward is made
+    of.
+    """
 
     temperature: Annotated[float, Field(ge=0)]
     samples_per_prompt: Count = 1
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     resamples: Count = 2000
+    rewards: dict[str, Reward] = Field(default_factory=dict)
     parts: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None

@@ -31,6 +31,17 @@ def budget_within_the_prompts(params: "Params") -> None:
         )
 
 
+def best_of_within_the_prompts(params: "Params") -> None:
+    best_of = params.sft.best_of if params.sft else None
+    if best_of and best_of.prompts > params.prepare.prompts.train:
+        raise ValueError(
+            f"sft.best_of.prompts = {best_of.prompts}: a prompt is answered once, "
+            f"and there are {params.prepare.prompts.train} (prepare.prompts.train)"
+        )
+    if best_of and best_of.gold is None and all(reward.function is None for reward in params.score.rewards.values()):
+        raise ValueError("sft.best_of picks answers by the functions of score.rewards, and there is none: set `gold`")
+
+
 def siblings_to_compare_with(params: "Params") -> None:
     options = params.advantage
     needs_siblings = options.estimator not in SINGLE_SAMPLE or (
@@ -87,10 +98,28 @@ def token_advantages_have_token_ratios(params: "Params") -> None:
         )
 
 
+def reward_models_exist(params: "Params") -> None:
+    known = ", ".join(params.reward_models) or "none"
+    if params.judge and params.judge.model is not None and params.judge.model not in params.reward_models:
+        raise ValueError(f"judge.model = {params.judge.model!r} is none of reward_models: {known}")
+    for name, reward in params.score.rewards.items():
+        if reward.model is not None and reward.model not in params.reward_models:
+            raise ValueError(f"score.rewards.{name}.model = {reward.model!r} is none of reward_models: {known}")
+
+
+def measured_rewards_have_names_of_their_own(params: "Params") -> None:
+    twice = sorted(set(params.score.rewards) & set(params.evaluate.rewards))
+    if twice:
+        raise ValueError(f"evaluate.rewards: {', '.join(twice)} are in score.rewards, too; they are measured anyway")
+
+
 RULES = (
+    measured_rewards_have_names_of_their_own,
+    reward_models_exist,
     remax_has_greedy_rows,
     named_rewards_exist,
     budget_within_the_prompts,
+    best_of_within_the_prompts,
     siblings_to_compare_with,
     reductions_that_make_sense,
     normalising_leaves_something,

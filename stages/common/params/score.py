@@ -8,14 +8,26 @@ from stages.common.params.base import Count, Section
 
 
 class Reward(Section):
-    """`function`: `module:name` with TRL's signature `f(prompts, completions, completion_ids, **columns)`.
-
-    `arguments` are passed to it by name, beside the columns.
+    """`function`: `module:name` with TRL's signature `f(prompts, completions, completion_ids, **columns)`, to which
+    `arguments` are passed by name; or `model`: the name of one of `reward_models`, whose score is brought to mean 0
+    and standard deviation 1 over the answers of the reference if `normalise` is on.
     """
 
-    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    model: str | None = None
+    normalise: bool = False
     weight: float = 1.0
     arguments: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _function_or_model(self) -> "Reward":
+        if (self.function is None) == (self.model is None):
+            raise ValueError("a reward is either a `function` or a `model`: set one of the two")
+        if self.function is not None and self.normalise:
+            raise ValueError("normalise is for a `model`: it is fitted on the answers of the reference")
+        if self.model is not None and self.arguments:
+            raise ValueError("arguments are for a `function`")
+        return self
 
 
 class Kl(Section):
@@ -50,7 +62,7 @@ class Kl(Section):
 
 
 class Score(Section):
-    """Reward functions by name, the KL penalty, and the token budget of a reference forward pass."""
+    """Rewards by name, the KL penalty, and the token budget of a forward pass of the reference or a reward model."""
 
     rewards: Annotated[dict[str, Reward], Field(min_length=1)]
     kl: Kl

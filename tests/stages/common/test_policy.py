@@ -22,8 +22,8 @@ IDS = torch.tensor([[11, 12, 13, 14]])
 @pytest.fixture
 def base(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    save_tiny(paths.BASE)
-    return paths.BASE
+    save_tiny(paths.REFERENCE)
+    return paths.REFERENCE
 
 
 def make_adapter(name, scale):
@@ -49,7 +49,7 @@ def test_a_fresh_adapter_changes_nothing_and_its_bytes_are_repeatable(base):
     for path in folder.iterdir():
         assert path.read_bytes() == (again / path.name).read_bytes()
     config = json.loads((folder / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "data/base"
+    assert config["base_model_name_or_path"] == "data/reference"
     assert config["target_modules"] == ["down_proj", "q_proj"]
 
 
@@ -132,6 +132,6 @@ def test_targets_that_the_model_lacks_are_refused(base):
 
 def test_a_folder_that_is_no_model_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths.BASE.mkdir(parents=True)
-    with pytest.raises(PolicyError, match="data/base: not a model folder"):
+    paths.REFERENCE.mkdir(parents=True)
+    with pytest.raises(PolicyError, match="data/reference: not a model folder"):
         Models(RUNTIME).base()

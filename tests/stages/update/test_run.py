@@ -7,9 +7,9 @@ import pytest
 import torch
 import yaml
 
+from stages.common.optimizer import StoredAdamW
 from stages.common.params_file import parse_params
 from stages.common.policy import trainable
-from stages.update.optimizer import StoredAdamW
 from stages.update.run import run_steps
 from tests.stages.update.test_step import rows_for
 from tests.tiny import llama

@@ -6,12 +6,12 @@ import polars as pl
 import pytest
 import torch
 
+from stages.common.optimizer import StoredAdamW
 from stages.common.params import ImportanceCorrection, Kl, Ppo, Update
 from stages.common.policy import trainable
 from stages.common.signal import has_advantage
 from stages.rollout.sampler import Request, SamplerSettings, sample
 from stages.update.batches import micro_batches, minibatches
-from stages.update.optimizer import StoredAdamW
 from stages.update.recipe import Recipe
 from stages.update.step import optimizer_step
 from tests.tiny import gpt2, llama

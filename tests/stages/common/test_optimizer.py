@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from stages.common.optimizer import OptimizerError, StoredAdamW, learning_rate
 from stages.common.params import Schedule, Update
-from stages.update.optimizer import OptimizerError, StoredAdamW, learning_rate
 
 SETTINGS = Update(learning_rate=0.1, max_grad_norm=1.0, weight_decay=0.01)
 

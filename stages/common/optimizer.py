@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stages.common.errors import StageError
-from stages.common.params import Schedule, Update
+from stages.common.params import AdamW, Schedule
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -34,7 +34,7 @@ def learning_rate(step: int, peak: float, schedule: Schedule) -> float:
 class StoredAdamW:
     """AdamW over named parameters, with float32 masters where the parameters are not float32."""
 
-    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], settings: Update) -> None:
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], settings: AdamW) -> None:
         self.parameters = dict(parameters)
         self.settings = settings
         self.step_count = 0

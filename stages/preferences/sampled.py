@@ -1,0 +1,96 @@
+"""Pairs made by sampling: two answers of the reference to a training prompt, labelled by a gold function.
+
+The prompts are the first by a hash of (seed, reward model, prompt id), so two reward models get different ones, except
+for those that chance gives to both; their answers differ in any case.
+"""
+
+from typing import Any
+
+import polars as pl
+
+from stages.common import paths
+from stages.common.errors import StageError
+from stages.common.journal import Journal
+from stages.common.params import Params, ParamsError, Reward, SampledPairs
+from stages.common.seeds import seed_of
+from stages.common.tables import PROMPTS, read_table
+from stages.preferences.label import label_pairs
+from stages.rollout.completions import completion_columns, settings_of
+from stages.rollout.sampler import Request, sample
+from stages.score.rewards import call, check_arguments, classify, load_function, reward_inputs
+
+OPTION = "reward_models.{name}.preferences.sampled"
+
+
+def choose_prompts(prompts: pl.DataFrame, count: int, seed: int, name: str) -> pl.DataFrame:
+    """`count` training prompts for one reward model."""
+    training = prompts.filter(pl.col("split") == "train")
+    if count > training.height:
+        raise ParamsError(
+            f"params.yaml: {OPTION.format(name=name)}.prompts = {count}: there are {training.height} training "
+            "prompts (prepare.prompts.train), and each is taken once"
+        )
+    order = sorted(training["prompt_id"], key=lambda prompt_id: seed_of(seed, "preferences", name, prompt_id))
+    return pl.DataFrame({"prompt_id": order[:count]}).join(training, on="prompt_id", maintain_order="left")
+
+
+def sample_answers(
+    prompts: pl.DataFrame, name: str, params: Params, model: Any, tokenizer: Any, journal: Journal
+) -> pl.DataFrame:
+    """Two answers to each prompt, in order, with the columns of a rollout and those of the prompts."""
+    key = (params.seed, "preferences", name)
+    keys = [
+        {"prompt_id": prompt_id, "sample": n, "seed": seed_of(*key, prompt_id, n)}
+        for prompt_id in prompts["prompt_id"]
+        for n in (0, 1)
+    ]
+    seeds = [one["seed"] for one in keys]
+    pairs_of_seeds = zip(seeds[::2], seeds[1::2], strict=True)
+    requests = [Request(ids, pair) for ids, pair in zip(prompts["prompt_ids"].to_list(), pairs_of_seeds, strict=True)]
+    finished = 0
+
+    def progress(more: int) -> None:
+        nonlocal finished
+        finished += more
+        journal.progress(finished, len(keys), "answers ended")
+
+    groups = sample(model, requests, settings_of(params, tokenizer, params.rollout.temperature), progress)
+    answers = [one for group in groups for one in group]
+    rows = [one_key | completion_columns(tokenizer, one) for one_key, one in zip(keys, answers, strict=True)]
+    frame = pl.DataFrame(rows, schema_overrides={"seed": pl.UInt64})
+    shared = sorted(set(frame.columns) & set(prompts.columns) - {"prompt_id"})
+    if shared:
+        raise StageError(f"{paths.PROMPTS}: columns {shared} have names that answers use; rename them in the dataset")
+    return frame.join(prompts, on="prompt_id", how="left", maintain_order="left")
+
+
+def gold_scores(answers: pl.DataFrame, options: SampledPairs, name: str) -> list[float | None]:
+    """What the gold function says of each answer; null where it cannot score it."""
+    option = OPTION.format(name=name)
+    inputs = reward_inputs(answers)
+    twice = sorted(set(options.arguments) & set(inputs))
+    if twice:
+        raise ParamsError(f"params.yaml: {option}.arguments: {twice} are columns that the function receives anyway")
+    function = load_function(options.gold, f"{option}.gold")
+    values = call(function, inputs | options.arguments, f"{option}.gold = {options.gold!r}")
+    return [classify(value)[0] for value in values]
+
+
+def check_gold(options: SampledPairs, name: str) -> None:
+    """Told before anything is sampled."""
+    option = OPTION.format(name=name)
+    reward = Reward(function=options.gold, arguments=options.arguments)
+    check_arguments(load_function(options.gold, f"{option}.gold"), reward, f"{option}.arguments")
+
+
+def sampled_pairs(
+    name: str, options: SampledPairs, params: Params, model: Any, tokenizer: Any, journal: Journal
+) -> pl.DataFrame:
+    """The pairs of one reward model, without a split yet."""
+    prompts = choose_prompts(read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)), options.prompts, params.seed, name)
+    answers = sample_answers(prompts, name, params, model, tokenizer, journal)
+    scored = answers.with_columns(gold=pl.Series(gold_scores(answers, options, name), dtype=pl.Float64))
+    pairs, left_out = label_pairs(scored, options, params.seed, name)
+    told = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items())) or "none"
+    journal.say(f"{prompts.height} prompts, {pairs.height} pairs; left out: {told}")
+    return pairs

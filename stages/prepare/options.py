@@ -1,0 +1,53 @@
+"""`prepare options`: check the reward functions, and write what stages depend on that read an option only if another
+says so -> sft_source.json, sft_training.json, reward_models/index.json.
+
+It runs before anything is sampled or trained, so that a wrong name is told at once. With `sft` null, say, no option of
+the demonstrations is in the files, and changing one repeats nothing.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from stages.common import paths
+from stages.common.files import publish
+from stages.common.fingerprint import code_hash
+from stages.common.journal import Journal
+from stages.common.params import Params
+from stages.score.rewards import ROOM, check_functions
+from stages.sft.gold import judges
+
+
+def sft_source(params: Params) -> dict[str, Any]:
+    """What the demonstrations depend on, beside the seed and the code that makes them."""
+    if params.sft is None:
+        return {"source": "none"}
+    rollout = params.rollout.model_dump(include={"temperature", "max_new_tokens", "stop_tokens", "batch_sequences"})
+    if params.sft.file is not None:
+        options = params.sft.model_dump(include={"file", "sha256", "heldout"})
+        return options | {"system": params.prepare.prompts.system, "stop_tokens": params.rollout.stop_tokens}
+    rewards = {name: reward.model_dump() for name, reward in judges(params).items()}
+    options = params.sft.model_dump(include={"best_of", "heldout"})
+    return options | {"rollout": rollout, "rewards": rewards, "code": code_hash(ROOM)}
+
+
+def sft_training(params: Params) -> dict[str, Any]:
+    """What fine-tuning depends on, beside the demonstrations, the seed and the code."""
+    if params.sft is None:
+        return {"training": "none"}
+    options = params.sft.model_dump(exclude={"file", "sha256", "best_of", "heldout"})
+    return options | {"lora": params.policy.lora.model_dump() if params.sft.method == "lora" else None}
+
+
+def write_json(content: dict[str, Any], path: Path) -> None:
+    with publish(path) as scratch:
+        scratch.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def run(params: Params, journal: Journal) -> None:
+    check_functions(params)
+    used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
+    write_json(used, paths.reward_models_index())
+    write_json(sft_source(params), paths.SFT_SOURCE)
+    write_json(sft_training(params), paths.SFT_TRAINING)
+    journal.say(f"{len(params.score.rewards)} rewards, {len(used)} of them by reward models")

@@ -1,0 +1,11 @@
+"""By what the best answer of `best_of` is picked."""
+
+from stages.common.params import Params, Reward
+
+
+def judges(params: Params) -> dict[str, Reward]:
+    """The gold function, or the functions among the rewards; reward models come later, over what fine-tuning makes."""
+    options = params.sft.best_of if params.sft is not None else None
+    if options is not None and options.gold is not None:
+        return {"gold": Reward(function=options.gold, arguments=options.arguments)}
+    return {name: reward for name, reward in params.score.rewards.items() if reward.function is not None}

@@ -1,0 +1,65 @@
+"""What rollouts depend on through the rewards: nothing, or with dynamic sampling functions and models."""
+
+import json
+
+import pytest
+import yaml
+
+from stages.common import paths
+from stages.common.params import ParamsError
+from stages.common.params_file import parse_params
+from stages.prepare.run import run
+from tests.workspace import ROOT
+
+
+class Silent:
+    def say(self, text):
+        pass
+
+
+def params(dynamic=True, **rewards):
+    raw = yaml.safe_load((ROOT / "params.yaml").read_text())
+    raw["reward_models"] = {name: {"preferences": None, "source": "given"} for name in ("rm", "other")}
+    raw["score"]["rewards"] |= rewards
+    raw["rollout"]["dynamic_sampling"] = {"max_prompts": 32} if dynamic else None
+    return parse_params(raw, "params.yaml")
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("rm", "other"):
+        paths.reward_model(name).mkdir(parents=True)
+        (paths.reward_model(name) / "config.json").write_text("{}")
+
+
+def accepted(**options):
+    run("acceptance", params(**options), Silent())
+    return paths.ACCEPTANCE.read_text()
+
+
+RM = {"model": "rm", "weight": 1.0}
+
+
+def test_the_index_names_the_models_that_scores_use(models):
+    run("options", params(good=RM), Silent())
+    assert json.loads(paths.reward_models_index().read_text()) == {"good": "rm"}
+    run("options", params(), Silent())
+    assert json.loads(paths.reward_models_index().read_text()) == {}
+
+
+def test_a_wrong_function_is_told_before_anything_is_made(models):
+    with pytest.raises(ParamsError, match=r"score\.rewards\.bad\.function"):
+        run("options", params(bad={"function": "no_such_module:f"}), Silent())
+
+
+def test_acceptance_changes_with_the_content_of_the_models_that_are_used(models):
+    before = accepted(good=RM)
+    (paths.reward_model("other") / "config.json").write_text("{ }")
+    assert accepted(good=RM) == before
+    (paths.reward_model("rm") / "config.json").write_text("{ }")
+    assert accepted(good=RM) != before
+
+
+def test_without_dynamic_sampling_nothing_decides(models):
+    assert accepted(dynamic=False, good=RM) == accepted(dynamic=False)
