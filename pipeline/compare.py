@@ -117,7 +117,8 @@ def _print_rows(
 ) -> None:
     table = Table(title=f"{name}: {frame.filter(kind='sample').height} completions, the same for all")
     for title in ("estimator", "in the loss", "above 0", "below 0", "mean |A|", "max |A|", f"sign unlike {names[0]}"):
-        table.add_column(title, justify="left" if title == "estimator" else "right")
+        named = title == "estimator"
+        table.add_column(title, justify="left" if named else "right", no_wrap=named)
     for one in names:
         advantage = tables[one].filter("in_loss")["advantage"].to_numpy()
         changes = "" if one == names[0] else str(frame[f"sign_change/{one}"].sum())

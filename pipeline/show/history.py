@@ -19,23 +19,23 @@ HISTORY_COLUMNS = {
     "completions/mean_length": "length",
     "completions/clipped_ratio": "cut off",
     "grad_norm": "grad norm",
-    "eval/reward": "held-out",
+    "eval/reward": "held out",
 }
 
 
 QUARTERS = {1: "shortest", 2: "2nd", 3: "3rd", 4: "longest"}
 DIAGNOSTICS = {
-    "Groups by kind (shares), groups and tokens sampled and accepted": {
+    "Groups by kind (shares); groups and tokens sampled, and kept by dynamic sampling": {
         "iteration": "it",
         "groups/all_correct": "all correct",
         "groups/mixed": "mixed",
         "groups/all_equal": "all equal",
         "groups/all_wrong": "all wrong",
-        "groups/unscorable": "unscorable",
-        "groups/sampled": "sampled",
-        "groups/accepted": "accepted",
+        "groups/unscorable": "not scored",
+        "groups/sampled": "groups",
+        "groups/accepted": "kept",
         "tokens/sampled": "tokens",
-        "tokens/accepted": "tokens accepted",
+        "tokens/accepted": "tokens kept",
     },
     "Standard deviation of the reward within groups, by quartile of the groups' mean length": {
         "iteration": "it",
@@ -89,7 +89,7 @@ def diagnostics(console: Console) -> None:
 
 def _columns(console: Console, frame: pl.DataFrame, columns: dict[str, str], title: str) -> None:
     """Some columns of a frame as a table, under shorter names."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown = {column: name for column, name in columns.items() if column in frame.columns}
     for name in shown.values():
         table.add_column(name, justify="right", overflow="fold")

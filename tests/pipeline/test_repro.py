@@ -170,7 +170,7 @@ def test_show_prints_a_row_with_why_it_counted(reference):
     for word in ("prompt", "completion", "rewards", "baseline", "advantage", "counted"):
         assert word in output
     assert "paired by prompt" in reference.run("rloo", "show", "eval")
-    assert "held-out" in reference.run("rloo", "show", "history")
+    assert "held out" in reference.run("rloo", "show", "history")
 
 
 @pytest.mark.parametrize(
