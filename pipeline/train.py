@@ -72,7 +72,7 @@ def train_flow(iterations: int, evaluate_every: int) -> None:
     plan = make_plan(iterations, evaluate_every)
     write_plan(plan)
     stages = stages_in_order(plan)
-    watch = Watch()
+    watch = Watch(plan)
     with Screen(total=len(stages)) as screen, resident_worker() as worker:
         for number, stage in enumerate(stages):
             worker.ensure()
@@ -91,8 +91,8 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
         screen.evaluation(stage.name)
     elif stage.stage == "judge":
         screen.verdict(stage.name)
-    if stage.stage in ("update", "evaluate", "judge"):
-        alarms = watch.look(stage.name)
+    if stage.stage in ("update", "judge"):  # an evaluation is followed by its verdict
+        alarms = watch.look(stage.name, evaluated=stage.stage == "judge")
         screen.alarms(stage.name, alarms)
         artifacts.alarms(stage.name, alarms)
         watch.stop_at(stage.name, alarms)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipeline.plan import Plan
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -17,24 +18,27 @@ class AlarmError(StageError):
 class Watch:
     """Keeps the history's rows of this run, so that each iteration is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.options = load_params().alarms
         self.rows: dict[int, dict[str, Any]] = {}
         self.told: set[tuple[str, str]] = set()
 
-    def look(self, name: str) -> list[Alarm]:
-        """Alarms of an iteration that has just been trained, evaluated or judged; each is told once."""
-        found = [alarm for alarm in self._alarms(name) if (name, alarm.name) not in self.told]
+    def look(self, name: str, *, evaluated: bool) -> list[Alarm]:
+        """Alarms of an iteration that has just been trained, or evaluated and judged; each is told once."""
+        found = [alarm for alarm in self._alarms(name, evaluated=evaluated) if (name, alarm.name) not in self.told]
         self.told |= {(name, alarm.name) for alarm in found}
         return found
 
-    def _alarms(self, name: str) -> list[Alarm]:
+    def _alarms(self, name: str, *, evaluated: bool) -> list[Alarm]:
+        """Evaluations count where the plan has them and this run has come by: files of another run may lie there."""
         prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
         last = paths.iteration_number(name)
         for number in range(last + 1):
             if number not in self.rows or number == last:
                 one = paths.iteration_name(number)
-                self.rows[number] = history_row(one, prompts, evaluated=paths.evaluation(one).exists())
+                counts = evaluated if number == last else one in self.plan.evaluated
+                self.rows[number] = history_row(one, prompts, evaluated=counts)
         return alarms_of([self.rows[number] for number in range(last + 1)], self.options)
 
     def stop_at(self, name: str, alarms: list[Alarm]) -> None:

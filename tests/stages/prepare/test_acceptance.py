@@ -9,12 +9,8 @@ from stages.common import paths
 from stages.common.params import ParamsError
 from stages.common.params_file import parse_params
 from stages.prepare.run import run
+from tests.silent import Silent
 from tests.workspace import ROOT
-
-
-class Silent:
-    def say(self, text):
-        pass
 
 
 def params(dynamic=True, **rewards):

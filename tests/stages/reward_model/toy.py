@@ -18,19 +18,6 @@ PREFERRED = {"preferences": {"file": "pairs.jsonl"}, "learning_rate": 1e-2, "epo
 GOOD, BAD = 41, 73
 
 
-class Silent:
-    """A journal that keeps what it is told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
-
-    def progress(self, *_):
-        pass
-
-
 def params(reward_models, rewards=None, **sections):
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
     raw["reward_models"] = reward_models

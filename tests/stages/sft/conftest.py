@@ -6,21 +6,9 @@ import pytest
 import yaml
 
 from stages.common.params_file import parse_params
+from tests.silent import Silent
 from tests.tiny import save_tiny
 from tests.workspace import ROOT
-
-
-class Silent:
-    """A journal that keeps what it is told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
-
-    def progress(self, *_):
-        pass
 
 
 @pytest.fixture

@@ -11,22 +11,10 @@ from stages.common.optimizer import StoredAdamW
 from stages.common.params_file import parse_params
 from stages.common.policy import trainable
 from stages.update.run import run_steps
+from tests.silent import Silent
 from tests.stages.update.test_step import rows_for
 from tests.tiny import llama
 from tests.workspace import ROOT
-
-
-class Silent:
-    """A journal that keeps what it is told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
-
-    def progress(self, *_):
-        pass
 
 
 def params(**options):
