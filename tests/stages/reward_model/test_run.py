@@ -13,7 +13,8 @@ from stages.common.reward_model import RewardModelError, load_reward_model, scor
 from stages.common.tables import REWARD_STEPS, read_table
 from stages.reward_model.pairs import pairs_of
 from stages.reward_model.run import run
-from tests.stages.reward_model.toy import PREFERRED, RUNTIME, Silent, bytes_of, lay_out, params, table
+from tests.silent import Silent
+from tests.stages.reward_model.toy import PREFERRED, RUNTIME, bytes_of, lay_out, params, table
 from tests.tiny import gpt2, llama, tiny_tokenizer
 
 SETTINGS = {**PREFERRED, "epochs": 8, "reference_samples": 13}

@@ -12,7 +12,8 @@ from stages.common.reward_model import RewardModelError, scores
 from stages.reward_model.initial import make_trainable, merged, new_reward_model
 from stages.reward_model.pairs import check_readable, epoch_batches, micro_batches, pairs_of
 from stages.reward_model.train import accumulate, train
-from tests.stages.reward_model.toy import PREFERRED, RUNTIME, Silent, table
+from tests.silent import Silent
+from tests.stages.reward_model.toy import PREFERRED, RUNTIME, table
 from tests.tiny import save_tiny
 
 LORA = Lora(rank=2, alpha=4, targets=["q_proj", "v_proj"])

@@ -7,7 +7,8 @@ from stages.common.params import DynamicSampling
 from stages.common.policy import Models, load_tokenizer
 from stages.rollout.dynamic import mark_accepted
 from stages.rollout.source import Source
-from tests.stages.reward_model.toy import RUNTIME, Silent, lay_out, params
+from tests.silent import Silent
+from tests.stages.reward_model.toy import RUNTIME, lay_out, params
 from tests.stages.score.test_model_reward import save_reward_model
 from tests.tiny import tiny_tokenizer
 

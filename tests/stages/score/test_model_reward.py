@@ -23,7 +23,8 @@ from stages.rollout.source import Source
 from stages.score import run as score
 from stages.score.model_reward import all_rewards, model_verdicts
 from stages.score.rewards import RewardError, check_functions, reward_columns, reward_inputs
-from tests.stages.reward_model.toy import RUNTIME, Silent, lay_out, params
+from tests.silent import Silent
+from tests.stages.reward_model.toy import RUNTIME, lay_out, params
 from tests.tiny import gpt2, llama, tiny_tokenizer
 
 TURNS = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }} {% endfor %}"

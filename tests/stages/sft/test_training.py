@@ -9,7 +9,7 @@ from stages.common.params import Sft
 from stages.common.policy import trainable
 from stages.common.tables import DEMONSTRATIONS
 from stages.sft.training import epoch_batches, mean_loss, micro_batches, optimizer_step, train
-from tests.stages.sft.conftest import Silent
+from tests.silent import Silent
 from tests.tiny import gpt2, llama, sliding
 
 PAIRS = [([11, 12, 13], [20, 21, 0]), ([14], [22, 0]), ([15, 16, 17, 18, 19], [23, 24, 25, 26, 0]), ([30, 31], [5, 0])]
