@@ -54,13 +54,19 @@ def preparation() -> list[str]:
     return [
         *("prepare_model", "prepare_prompts", "prepare_options", "sft_demonstrations", "sft_policy"),
         *(f"{stage}@{name}" for name in reward_models for stage in ("preferences", "reward_model")),
-        *("prepare_policy", "prepare_acceptance"),
+        *("prepare_policy", "critic_initial", "prepare_acceptance"),
     ]
 
 
+def comparators() -> list[str]:
+    """The stages of the policies that are trained on pairs alone."""
+    parts = ("offline", "evaluate_offline", "judge_offline")
+    return [f"{stage}@{name}" for name in load_params().offline for stage in parts]
+
+
 def stages_in_order(plan: Plan) -> list[StageId]:
-    """All stages of the plan as they run: preparation, iteration after iteration, history."""
-    names = [*preparation(), *plan.stages_of(INITIAL)]
+    """All stages of the plan as they run: preparation, comparators, iteration after iteration, history."""
+    names = [*preparation(), *plan.stages_of(INITIAL), *comparators()]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]

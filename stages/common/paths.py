@@ -65,8 +65,14 @@ def reward_steps(name: str) -> Path:
     return DATA / "reward_models" / f"{name}.parquet"
 
 
+def is_iteration(name: str) -> bool:
+    """`i0003`, and not the name of a policy of `offline`."""
+    return re.fullmatch(r"i[0-9]{4,}", name) is not None
+
+
 def iteration(name: str) -> Path:
-    return DATA / "iterations" / name
+    """The tables of an iteration, or of the policy `name` of `offline`."""
+    return DATA / ("iterations" if is_iteration(name) else "offline") / name
 
 
 def rollouts(name: str) -> Path:
@@ -83,6 +89,10 @@ def advantages(name: str) -> Path:
 
 def steps(name: str) -> Path:
     return iteration(name) / "steps.parquet"
+
+
+def critic_steps(name: str) -> Path:
+    return iteration(name) / "critic_steps.parquet"
 
 
 def gradient_shares(name: str) -> Path:
@@ -106,7 +116,12 @@ def generations(name: str) -> Path:
 
 
 def policy(name: str) -> Path:
-    return DATA / "policies" / name
+    return DATA / "policies" / name if is_iteration(name) else iteration(name) / "policy"
+
+
+def critic(name: str) -> Path:
+    """The critic's checkpoint and optimizer state; the folder is there without a critic, too, as DVC wants it."""
+    return DATA / "critics" / name
 
 
 def optimizer(name: str) -> Path:
