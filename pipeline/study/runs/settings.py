@@ -1,0 +1,166 @@
+"""What a study consists of: its folder's settings.yaml and methods.yaml, as typed records, and the runs they make.
+
+A run is one method at one `beta`, one share of flipped preferences and one seed. All of them start from the same
+fine-tuned model, and all with the same share of flips from the same reward model.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import Field, ValidationError
+
+from stages.common import paths
+from stages.common.errors import StageError
+from stages.common.params import Params, Section
+from stages.common.params_file import parse_params
+
+STUDIES = Path("pipeline/studies")
+BETA = "score.kl.beta"
+NOISE = "reward_models.proxy.preferences.sampled.noise"
+Positive = Annotated[int, Field(ge=1)]
+T = TypeVar("T", bound=Section)
+
+
+class World(Section):
+    """The small world of `words.py`: size of the model, held-out texts, demonstrations and prompts per training text."""
+
+    hidden: Positive
+    layers: Positive
+    heads: Positive
+    heldout: Positive
+    demonstrations: Positive
+    repeats: Positive
+
+
+class Settings(Section):
+    """settings.yaml. `world` null: model and prompts are those that `params` names, by the stage `prepare`."""
+
+    title: str
+    methods_file: str
+    world: World | None
+    processes: Positive
+    iterations: Positive
+    evaluate_every: Positive
+    seeds: Annotated[list[int], Field(min_length=1)]
+    betas: Annotated[list[float], Field(min_length=1)]
+    flips: Annotated[dict[str, float], Field(min_length=1)]
+    params: dict[str, Any]
+
+
+class Method(Section):
+    """An entry of methods.yaml: what it `set`s over the common params.
+
+    `beta`: the option that takes the condition's beta. `policy`: the name in `offline` whose policy is judged; null:
+    that of the last iteration. `family`: what its points are drawn as.
+    """
+
+    summary: str
+    family: Literal["ppo", "reinforce", "rloo", "other", "offline"] = "other"
+    beta: str = BETA
+    policy: str | None = None
+    set: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a study."""
+
+    method: str
+    beta: float
+    flips: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.method}-beta{self.beta:g}-{self.flips}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's name, settings and methods; where its files lie."""
+
+    name: str
+    settings: Settings
+    methods: dict[str, Method]
+
+    @property
+    def folder(self) -> Path:
+        return paths.DATA / "studies" / self.name
+
+    def runs_of(self, method: str) -> Iterator[Run]:
+        """All conditions and seeds of a method."""
+        for beta in self.settings.betas:
+            for flips in self.settings.flips:
+                for seed in self.settings.seeds:
+                    yield Run(method, beta, flips, seed)
+
+    def params_of(self, run: Run) -> Params:
+        """The params.yaml of a run."""
+        method = self.methods[run.method]
+        raw = merged(self.settings.params, method.set)
+        put(raw, method.beta, run.beta)
+        put(raw, NOISE, self.settings.flips[run.flips])
+        raw["seed"] = run.seed
+        return parse_params(raw, f"{STUDIES / self.name}, {run.name}")
+
+    def shared_params(self, flips: str | None = None) -> Params:
+        """The params.yaml of what all runs share; of the reward model by its share of flips."""
+        raw = deepcopy(self.settings.params)
+        if flips is not None:
+            put(raw, NOISE, self.settings.flips[flips])
+        return parse_params(raw, str(STUDIES / self.name / "settings.yaml"))
+
+
+def merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """`own` over `common`, section by section; neither is changed."""
+    found = deepcopy(common)
+    for key, value in own.items():
+        inner = found.get(key)
+        both = isinstance(inner, dict) and isinstance(value, dict)
+        found[key] = merged(inner, value) if both else deepcopy(value)  # type: ignore[arg-type]
+    return found
+
+
+def put(raw: dict[str, Any], option: str, value: Any) -> None:
+    """Set an option such as `score.kl.beta`."""
+    *sections, last = option.split(".")
+    for section in sections:
+        raw = raw[section]
+    raw[last] = value
+
+
+def names() -> list[str]:
+    return sorted(path.parent.name for path in STUDIES.glob("*/settings.yaml"))
+
+
+def read_study(name: str) -> Study:
+    """The study in a folder of `pipeline/studies`, every run of it validated."""
+    folder = STUDIES / name
+    if name not in names():
+        raise StageError(f"no study {name!r}; there are: {', '.join(names()) or 'none here'}")
+    settings = _parse(folder / "settings.yaml", Settings)
+    file = folder / settings.methods_file
+    raw = yaml.safe_load(file.read_text(encoding="utf-8"))["methods"]
+    methods = {key: _validated(value, Method, f"{file}: methods.{key}") for key, value in raw.items()}
+    study = Study(name, settings, methods)
+    study.shared_params()
+    for method in methods:
+        for run in study.runs_of(method):
+            study.params_of(run)
+    return study
+
+
+def _parse(path: Path, model: type[Settings]) -> Settings:
+    return _validated(yaml.safe_load(path.read_text(encoding="utf-8")), model, str(path))
+
+
+def _validated(raw: Any, model: type[T], where: str) -> T:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        lines = [f"{where}: {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise StageError("\n".join(lines)) from None
