@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,7 +25,7 @@ from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
-LONG_STAGES = frozenset({"sft", "preferences", "reward_model", "rollout", "score", "update", "evaluate", "judge"})
+LONG_STAGES = frozenset({"sft", "preferences", "reward_model", "rollout", "score", "update", "evaluate", "judge", "method"})
 EXTREMES = 3
 
 
@@ -84,6 +85,12 @@ def alarms(name: str, found: list[Alarm]) -> None:
         lines = [f"- **{alarm.name}**: {alarm.text}" for alarm in found]
         markdown = "\n".join([f"## Alarms of {name}", *lines])
         create_markdown_artifact(key="rloo-alarms", markdown=markdown, description=f"Alarms of {name}")
+
+
+@unimportant()
+def page(file: Path, key: str) -> None:
+    """A page in Markdown; its images stay in its folder."""
+    create_markdown_artifact(key=key, markdown=file.read_text(encoding="utf-8"), description=f"From {file}")
 
 
 @unimportant()

@@ -96,6 +96,21 @@ def variance(
 
 
 @app.command()
+def study(
+    name: Annotated[str | None, typer.Argument(help="a folder of pipeline/studies; without it, their names")] = None,
+) -> None:
+    """Compare many methods on many seeds, from one fine-tuned model and one reward model, and write a page on it."""
+    from pipeline.study.runs.settings import names
+
+    if name is None:
+        print("\n".join(names()))
+        return
+    from pipeline.study.flow import run_study
+
+    run_study(Console(), name)
+
+
+@app.command()
 def preset(
     name: Annotated[str | None, typer.Argument(help="the method; without it, the table of all of them")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,

@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Section)
 
 
 class World(Section):
-    """The small world of `words.py`: size of the model, held-out texts, demonstrations and prompts per training text."""
+    """The small world of `words.py`: size of the model, held-out texts, and per training text the rest."""
 
     hidden: Positive
     layers: Positive
