@@ -25,7 +25,9 @@ from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
-LONG_STAGES = frozenset({"sft", "preferences", "reward_model", "rollout", "score", "update", "evaluate", "judge", "method"})
+LONG_STAGES = frozenset(
+    {"sft", "preferences", "reward_model", "critic", "rollout", "score", "update", "evaluate", "judge", "method"}
+)
 EXTREMES = 3
 
 

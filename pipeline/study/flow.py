@@ -18,9 +18,9 @@ from pipeline.door import Outcome, StageId, check_project, reproduce, use_this_p
 from pipeline.screen import Screen
 from pipeline.study.page.report import report_file
 from pipeline.study.runs.settings import STUDIES, Study, read_study
+from pipeline.train import EXIT_SECONDS, interrupt, leave_within
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE, seconds_of
-from pipeline.train import EXIT_SECONDS, interrupt, leave_within
 
 
 def stages_of(study: Study) -> list[StageId]:

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from stages.common.critic import Critic, critic_hash, described, load_critic
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
@@ -68,6 +69,7 @@ class Models:
         self._policy: tuple[str, Any] | None = None
         self._config: bytes | None = None  # of the adapter that is built into the base
         self._rewards: dict[Path, tuple[str, tuple[Any, Any]]] = {}
+        self._critic: tuple[str, Critic] | None = None
 
     def base(self) -> Any:
         """The model in `data/reference`."""
@@ -124,6 +126,22 @@ class Models:
             self._rewards.pop(folder, None)
             self._rewards[folder] = (found, load_reward_folder(folder, self.runtime))
         return self._rewards[folder][1]
+
+    def critic(self, folder: Path) -> Critic | None:
+        """The critic in a folder, a model of its own beside the policy; None: the run has none."""
+        if described(folder) is None:
+            self._critic = None
+            return None
+        found = critic_hash(folder)
+        if self._critic is None or self._critic[0] != found:
+            self._critic = None  # free the old weights before the new ones are read
+            self._critic = (found, load_critic(folder, self.runtime))
+        return self._critic[1]
+
+    def critic_changed(self, folder: Path | None) -> None:
+        """The held critic is being trained (None), or is now what lies in `folder`."""
+        assert self._critic is not None
+        self._critic = ("" if folder is None else critic_hash(folder), self._critic[1])
 
     @contextmanager
     def reference(self) -> Iterator[Any]:
@@ -185,14 +203,14 @@ def save_adapter_weights(model: Any, folder: Path) -> None:
     save_file(state, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
 
 
-def save_new_adapter(model: Any, folder: Path) -> None:
-    """Write a fresh adapter with a config whose bytes do not depend on Python's set order."""
+def save_new_adapter(model: Any, folder: Path, base: Path = REFERENCE) -> None:
+    """Write a fresh adapter over `base` with a config whose bytes do not depend on Python's set order."""
     folder.mkdir(parents=True)
     config = {
         key: sorted(value) if isinstance(value, (set, list)) else value
         for key, value in model.peft_config["default"].to_dict().items()
     }
-    config |= {"base_model_name_or_path": str(REFERENCE), "inference_mode": True}
+    config |= {"base_model_name_or_path": str(base), "inference_mode": True}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
     save_adapter_weights(model, folder)
 

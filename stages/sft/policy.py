@@ -14,7 +14,7 @@ import torch
 from stages.common import paths
 from stages.common.device import Runtime
 from stages.common.errors import StageError
-from stages.common.files import publish
+from stages.common.files import link_folder, publish
 from stages.common.journal import Journal
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Params, Sft
@@ -22,7 +22,7 @@ from stages.common.policy import load_model, new_adapter, save_policy, trainable
 from stages.common.seeds import seed_of
 from stages.common.tables import DEMONSTRATIONS, SFT_STEPS, read_table, write_table
 from stages.sft.training import train
-from stages.sft.weights import link_folder, merged, stored_dtype, trained
+from stages.sft.weights import merged, stored_dtype, trained
 
 
 def run(params: Params, runtime: Runtime, journal: Journal) -> None:

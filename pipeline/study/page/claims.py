@@ -61,7 +61,9 @@ def rarely_clipped(results: Results) -> Claim:
 
 def most_of_the_gain(results: Results) -> Claim:
     """The share of the gain from K = 1 to K = 8 that K = 4 has, resampled over runs."""
-    one, four, eight = (results.win_rates(m)["win_rate"].to_numpy() for m in ("reinforce_baseline", "rloo_k4", "rloo_k8"))
+    one, four, eight = (
+        results.win_rates(m)["win_rate"].to_numpy() for m in ("reinforce_baseline", "rloo_k4", "rloo_k8")
+    )
     chosen = np.random.default_rng(SEED).integers(len(one), size=(RESAMPLES, len(one)))
     gain, part = (eight - one)[chosen].mean(axis=1), (four - one)[chosen].mean(axis=1)
     published = "K = 4 gives most of the gain over one sample per prompt"
@@ -131,16 +133,22 @@ def _claims(results: Results) -> Iterator[tuple[Sequence[str], Callable[[], Clai
     yield pair("More samples per prompt help: K = 4 before K = 2", "rloo_k4", "rloo_k2")
     yield ("reinforce_baseline", "rloo_k4", "rloo_k8"), lambda: most_of_the_gain(results)
     robust = ("rloo_k4", "raft")
-    yield robust, lambda: more_robust(
-        results,
-        "RLOO is more robust to beta than RAFT",
-        "spread of the win-rate over beta",
-        lambda method: spreads(results, method, "beta"),
+    yield (
+        robust,
+        lambda: more_robust(
+            results,
+            "RLOO is more robust to beta than RAFT",
+            "spread of the win-rate over beta",
+            lambda method: spreads(results, method, "beta"),
+        ),
     )
-    yield robust, lambda: more_robust(
-        results,
-        "RLOO is more robust to noise in the preferences than RAFT",
-        "win-rate lost to flipped preferences",
-        lambda method: losses(results, method),
+    yield (
+        robust,
+        lambda: more_robust(
+            results,
+            "RLOO is more robust to noise in the preferences than RAFT",
+            "win-rate lost to flipped preferences",
+            lambda method: losses(results, method),
+        ),
     )
     yield ("rloo_k4", "ppo_lam095"), lambda: less_memory(results)

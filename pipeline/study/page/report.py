@@ -65,7 +65,9 @@ def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Cl
         "## Beta and noise",
         "![Win-rate by beta and flips](robustness.svg)",
         "`conditions.csv` has the table's columns for each method, beta and share of flips.",
-        "\n".join(["| method | what it is |", "|---|---|", *(f"| {n} | {m.summary} |" for n, m in study.methods.items())]),
+        "\n".join(
+            ["| method | what it is |", "|---|---|", *(f"| {n} | {m.summary} |" for n, m in study.methods.items())]
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 

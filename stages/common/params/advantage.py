@@ -35,7 +35,8 @@ class MovingAverage(Section):
 
 class Gae(Section):
     """Options of `gae`: discount and lambda of the advantages; `lam_critic`: of the returns that the critic learns
-    (null: the same); `length_adaptive`: alpha of lam = 1 - 1 / (alpha * length) (VAPO), instead of `lam`, which is then null.
+    (null: the same); `length_adaptive`: alpha of lam = 1 - 1 / (alpha * length) (VAPO), instead of `lam`, which is then
+    null.
     """
 
     gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
