@@ -24,7 +24,9 @@ from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
-LONG_STAGES = frozenset({"sft", "preferences", "reward_model", "rollout", "score", "update", "evaluate", "judge"})
+LONG_STAGES = frozenset(
+    {"sft", "preferences", "reward_model", "offline", "rollout", "score", "update", "evaluate", "judge"}
+)
 EXTREMES = 3
 
 
@@ -108,7 +110,8 @@ def progress(stage: StageId) -> Iterator[None]:
                 update_progress_artifact(made[0], percent)
             else:
                 name = f"{stage.stage} of {stage.name}"
-                made.append(create_progress_artifact(percent, key=f"{stage.stage}-{stage.name}", description=name))
+                key = f"{stage.stage}-{stage.name}".replace("_", "-")  # Prefect takes no other characters
+                made.append(create_progress_artifact(percent, key=key, description=name))
 
     with followed(stage, POLL_SECONDS, lambda record: show(100.0 * record["done"] / record["total"])):
         yield
