@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import polars as pl
 from rich.console import Console
 from rich.table import Table
 
@@ -11,14 +10,15 @@ from pipeline.show.evaluation import interval, read_evaluation
 from stages.common import paths
 from stages.common.params import Offline
 from stages.common.params_file import load_params
+from stages.common.tables import OFFLINE_STEPS, read_table
 
 COLUMNS = ("trained by", "held-out reward", "win-rate", "KL", "length")
 
 
 def how_trained(name: str, settings: Offline) -> str:
     """`40 steps of dpo on the pairs of proxy`."""
-    steps = pl.read_parquet(paths.steps(name))["step"].max()
-    return f"{steps} steps of {settings.objective} on the pairs of {settings.pairs}"
+    steps = read_table(paths.steps(name), OFFLINE_STEPS, ("step",))
+    return f"{steps.height - 1} steps of {settings.objective} on the pairs of {settings.pairs}"
 
 
 def offline(console: Console, last: str) -> None:

@@ -10,7 +10,6 @@ import polars as pl
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.files import publish
-from stages.common.gate import check_preferences
 from stages.common.journal import Journal
 from stages.common.logprobs import takes_block_mask
 from stages.common.optimizer import StoredAdamW
@@ -26,7 +25,6 @@ from stages.offline.train import train
 def read_pairs(settings: Offline) -> Splits:
     path = paths.preferences(settings.pairs)
     table = read_table(path, PREFERENCES, ("pair_id",))
-    check_preferences(table)
     splits = Splits(pairs_of(table.filter(split="train")), pairs_of(table.filter(split="heldout")))
     if not splits.training:
         raise StageError(f"{path} has no pairs to train on; give reward_models.{settings.pairs}.preferences more")
