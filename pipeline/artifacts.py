@@ -26,7 +26,8 @@ from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
 LONG_STAGES = frozenset(
-    {"sft", "preferences", "reward_model", "critic", "rollout", "score", "update", "evaluate", "judge", "method"}
+PREPARATORY = frozenset({"sft", "preferences", "reward_model", "critic", "offline"})
+LONG_STAGES = PREPARATORY | {"rollout", "score", "update", "evaluate", "judge", "method"}
 )
 EXTREMES = 3
 
@@ -117,7 +118,8 @@ def progress(stage: StageId) -> Iterator[None]:
                 update_progress_artifact(made[0], percent)
             else:
                 name = f"{stage.stage} of {stage.name}"
-                made.append(create_progress_artifact(percent, key=f"{stage.stage}-{stage.name}", description=name))
+                key = f"{stage.stage}-{stage.name}".replace("_", "-")  # Prefect takes no other characters
+                made.append(create_progress_artifact(percent, key=key, description=name))
 
     with followed(stage, POLL_SECONDS, lambda record: show(100.0 * record["done"] / record["total"])):
         yield

@@ -22,6 +22,7 @@ app.add_typer(show_app, name="show")
 
 LONG_PLAN = 40
 
+Policy = Annotated[str, typer.Argument(help="name of an iteration, such as i0003, or of one of `offline`")]
 Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]
 
 
@@ -57,6 +58,7 @@ def train(
 
     show.history(console)
     show.comparison(console, "i0000", done.last)
+    show.offline(console, done.last)
     console.print("Files:")
     show.files(console, done)
 
@@ -76,11 +78,11 @@ def compare(
 
 
 @app.command()
-def export(iteration: Iteration, folder: Annotated[Path, typer.Argument(help="new folder to write")]) -> None:
+def export(policy: Policy, folder: Annotated[Path, typer.Argument(help="new folder to write")]) -> None:
     """Write a policy as one ordinary model folder, any adapter merged into the base."""
     from pipeline.export import export as write
 
-    write(iteration, folder)
+    write(policy, folder)
     print(f"{folder}: loads with AutoModelForCausalLM.from_pretrained({str(folder)!r})")
 
 
@@ -144,9 +146,9 @@ def show_diagnostics() -> None:
 
 @show_app.command("eval")
 def show_eval(
-    before: Annotated[str, typer.Argument()] = "i0000", after: Annotated[str | None, typer.Argument()] = None
+    before: Policy = "i0000", after: Annotated[str | None, typer.Argument(help="another one")] = None
 ) -> None:
-    """Held-out reward of two iterations, part by part (the first and the last, if not given)."""
+    """Held-out reward of two policies, part by part (the first and the last iteration, if not given)."""
     from pipeline import show
 
     show.comparison(Console(), before, after or read_plan().last)

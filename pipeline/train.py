@@ -28,7 +28,7 @@ from pipeline.worker import resident_worker
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params_file import load_params
-from stages.common.paths import INITIAL
+from stages.common.paths import INITIAL, is_iteration
 
 EXIT_SECONDS = 10.0
 
@@ -97,7 +97,8 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
         screen.evaluation(stage.name)
     elif stage.stage == "judge":
         screen.verdict(stage.name)
-    if stage.stage in ("update", "judge"):  # an evaluation is followed by its verdict
+    of_iteration = is_iteration(stage.name)  # alarms compare an iteration with those before it
+    if of_iteration and stage.stage in ("update", "judge"):  # an evaluation is followed by its verdict
         alarms = watch.look(stage.name, evaluated=stage.stage == "judge")
         screen.alarms(stage.name, alarms)
         artifacts.alarms(stage.name, alarms)

@@ -10,7 +10,7 @@ from stages.common.files import sweep_partial
 from stages.common.journal import journalled
 from stages.common.params import Compute
 from stages.common.params_file import load_params
-from stages.common.paths import is_iteration, iteration_number
+from stages.common.paths import is_iteration, iteration_name, iteration_number
 
 if TYPE_CHECKING:
     from stages.common.device import Runtime
@@ -62,7 +62,8 @@ def run_stage(stage: str, name: str) -> None:
             raise StageError(f"params.yaml: reward_models has no {name!r}")
         is_offline = stage in OF_OFFLINE or (stage in OF_ANY_POLICY and not is_iteration(name))
         if is_offline and name not in params.offline:
-            raise StageError(f"params.yaml: offline has no {name!r}")
+            known = "" if stage in OF_OFFLINE else f"; iterations have names like {iteration_name(3)}"
+            raise StageError(f"params.yaml: offline has no {name!r}{known}")
         sweep_partial()
         room = import_module(f"stages.{stage}.run")
         if stage in WITHOUT_MODELS:

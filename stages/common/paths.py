@@ -22,6 +22,7 @@ PLAN = Path("pipeline/plan.yaml")
 PARTIAL = DATA / ".partial"
 
 INITIAL = "i0000"
+NO_ITERATION = -1
 
 
 def iteration_name(number: int) -> str:
@@ -34,6 +35,11 @@ def iteration_number(name: str) -> int:
     if not re.fullmatch(r"i[0-9]{4,}", name) or iteration_name(int(name[1:])) != name:
         raise StageError(f"{name!r} is not the name of an iteration; names look like {iteration_name(3)}")
     return int(name[1:])
+
+
+def iteration_column(name: str) -> int:
+    """What the column `iteration` of a policy's tables holds: -1 for a policy of `offline`, which has none."""
+    return iteration_number(name) if is_iteration(name) else NO_ITERATION
 
 
 def previous(name: str) -> str:

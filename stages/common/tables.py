@@ -16,7 +16,7 @@ GROUP = ("iteration", "prompt_id")
 BATCH = ("iteration",)
 
 KEY_SCHEMA: Schema = {
-    "iteration": pl.Int32(),
+    "iteration": pl.Int32(),  # of a policy of `offline`, which has none: -1
     "prompt_id": pl.String(),
     "sample": pl.Int16(),
     "kind": pl.String(),  # sample | greedy
@@ -205,7 +205,7 @@ GENERATIONS: Schema = {
 
 
 JUDGED: Schema = {
-    "iteration": pl.Int32(),
+    "iteration": pl.Int32(),  # of a policy of `offline`, which has none: -1
     "prompt_id": pl.String(),
     "sample": pl.Int16(),
     "outcome": pl.Float64(),  # 1: won against the initial policy, 0: lost, .5: tie; null: no verdict

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from stages.common.paths import is_iteration
+
 if TYPE_CHECKING:
     from stages.common.params import Params
 
@@ -128,9 +130,11 @@ def critic_and_gae(params: "Params") -> None:
         )
 
 
-def offline_pairs_exist(params: "Params") -> None:
+def offline_has_names_and_pairs(params: "Params") -> None:
     trained = [name for name, model in params.reward_models.items() if model.preferences is not None]
     for name, offline in params.offline.items():
+        if is_iteration(name):
+            raise ValueError(f"offline.{name}: names like that are those of iterations; choose another")
         if offline.pairs not in trained:
             known = ", ".join(trained) or "none"
             raise ValueError(
@@ -166,5 +170,5 @@ RULES = (
     minibatches_have_prompts,
     token_advantages_have_token_ratios,
     critic_and_gae,
-    offline_pairs_exist,
+    offline_has_names_and_pairs,
 )
