@@ -25,10 +25,8 @@ from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
-LONG_STAGES = frozenset(
 PREPARATORY = frozenset({"sft", "preferences", "reward_model", "critic", "offline"})
 LONG_STAGES = PREPARATORY | {"rollout", "score", "update", "evaluate", "judge", "method"}
-)
 EXTREMES = 3
 
 

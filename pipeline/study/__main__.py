@@ -12,7 +12,7 @@ USAGE = "usage: python -m pipeline.study start|sft|reward_model|method|report ST
 PARTS = {"start": 0, "sft": 0, "reward_model": 1, "method": 1, "report": 0}
 
 
-def run_part(part: str, study: Study, names: list[str], journal: Journal) -> None:
+def run_part(part: str, study: Study, name: str, journal: Journal) -> None:
     from pipeline.study.page import report
     from pipeline.study.runs import method, start  # slow imports, and some parts need few of them
 
@@ -22,9 +22,9 @@ def run_part(part: str, study: Study, names: list[str], journal: Journal) -> Non
         case "sft":
             start.sft(study)
         case "reward_model":
-            start.reward_model(study, *names)
+            start.reward_model(study, name)
         case "method":
-            method.run_method(study, *names, journal)
+            method.run_method(study, name, journal)
         case "report":
             report.report(study, journal)
 
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
         study = read_study(name)
         with journalled(part, "-".join(["study", name, *names])) as journal:
             sweep_partial()
-            run_part(part, study, names, journal)
+            run_part(part, study, "".join(names), journal)
     except StageError as error:
         print(f"study {name}, {' '.join([part, *names])}: {error}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ not confirmed where it is below, and else the study cannot tell. Claims are thos
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -61,9 +62,8 @@ def rarely_clipped(results: Results) -> Claim:
 
 def most_of_the_gain(results: Results) -> Claim:
     """The share of the gain from K = 1 to K = 8 that K = 4 has, resampled over runs."""
-    one, four, eight = (
-        results.win_rates(m)["win_rate"].to_numpy() for m in ("reinforce_baseline", "rloo_k4", "rloo_k8")
-    )
+    needed = ("reinforce_baseline", "rloo_k4", "rloo_k8")
+    one, four, eight = (results.win_rates(method)["win_rate"].to_numpy() for method in needed)
     chosen = np.random.default_rng(SEED).integers(len(one), size=(RESAMPLES, len(one)))
     gain, part = (eight - one)[chosen].mean(axis=1), (four - one)[chosen].mean(axis=1)
     published = "K = 4 gives most of the gain over one sample per prompt"
@@ -128,7 +128,7 @@ def _claims(results: Results) -> Iterator[tuple[Sequence[str], Callable[[], Clai
     yield ("ppo_lam1", "ppo_lam095"), lambda: rarely_clipped(results)
     yield pair("PPO does no worse without clipping", "ppo_lam095_unclipped", "ppo_lam095")
     yield pair("A baseline helps REINFORCE", "reinforce_baseline", "reinforce")
-    for first, second in zip(ORDER, ORDER[1:], strict=False):
+    for first, second in pairwise(ORDER):
         yield pair(f"Order of methods: {first} before {second}", first, second)
     yield pair("More samples per prompt help: K = 4 before K = 2", "rloo_k4", "rloo_k2")
     yield ("reinforce_baseline", "rloo_k4", "rloo_k8"), lambda: most_of_the_gain(results)

@@ -48,9 +48,9 @@ def over_optimisation(study: Study, results: Results, path: Path) -> None:
     )
     for method in results.methods:
         line = points.filter(method=method)
-        style = {"color": COLOURS[study.methods[method].family], "linewidth": 1, "marker": ".", "alpha": 0.8}
+        colour = COLOURS[study.methods[method].family]
         for ax, column in ((left, "proxy"), (right, "gold")):
-            ax.plot(line["kl"], line[column], **style)
+            ax.plot(line["kl"], line[column], color=colour, linewidth=1, marker=".", alpha=0.8)
             ax.annotate(method, (line["kl"][-1], line[column][-1]), fontsize=5)
     for ax, title in ((left, "score by the reward model"), (right, "gold score")):
         ax.set_title(title)

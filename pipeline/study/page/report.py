@@ -65,9 +65,7 @@ def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Cl
         "## Beta and noise",
         "![Win-rate by beta and flips](robustness.svg)",
         "`conditions.csv` has the table's columns for each method, beta and share of flips.",
-        "\n".join(
-            ["| method | what it is |", "|---|---|", *(f"| {n} | {m.summary} |" for n, m in study.methods.items())]
-        ),
+        methods_table(study),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -89,6 +87,11 @@ def conditions_text(study: Study, results: Results) -> str:
         f"{', '.join(map(str, settings.seeds))}; {settings.iterations} iterations each. Written by "
         f"`rloo study {study.name}`; what a run consists of is in `pipeline/studies/{study.name}/`."
     )
+
+
+def methods_table(study: Study) -> str:
+    rows = [f"| {name} | {method.summary} |" for name, method in study.methods.items()]
+    return "\n".join(["| method | what it is |", "|---|---|", *rows])
 
 
 def table_row(row: dict[str, float]) -> str:

@@ -1,7 +1,7 @@
 """Numbers of a study's page: a row per method and condition, and paired differences between methods.
 
-Two methods are compared run by run: at the same beta, the same flips and the same seed. The interval of a mean over runs
-is a bootstrap over runs, that of a win-rate in the table one over the held-out prompts.
+Two methods are compared run by run: at the same beta, the same flips and the same seed. The interval of a mean
+over runs is a bootstrap over runs, that of a win-rate in the table one over the held-out prompts.
 """
 
 from collections.abc import Sequence
