@@ -113,6 +113,22 @@ def study(
 
 
 @app.command()
+def recipe(
+    name: Annotated[str | None, typer.Argument(help="rlvr or rlhf; without it, what they are")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,
+) -> None:
+    """Set params.yaml to a whole run: where the policy starts, and what it is rewarded for."""
+    from pipeline import recipes
+
+    if name:
+        recipes.change(Console(), name, dry_run=dry_run)
+    elif dry_run:
+        raise StageError("--dry-run: of which recipe? `rloo recipe` lists them")
+    else:
+        recipes.show(Console())
+
+
+@app.command()
 def preset(
     name: Annotated[str | None, typer.Argument(help="the method; without it, the table of all of them")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,

@@ -13,20 +13,20 @@ PARTS = {"start": 0, "sft": 0, "reward_model": 1, "method": 1, "report": 0}
 
 
 def run_part(part: str, study: Study, name: str, journal: Journal) -> None:
-    from pipeline.study.page import report
-    from pipeline.study.runs import method, start  # slow imports, and some parts need few of them
+    """Imports are slow: each part has its own."""
+    if part == "method":
+        from pipeline.study.runs.method import run_method
 
-    match part:
-        case "start":
-            start.start(study)
-        case "sft":
-            start.sft(study)
-        case "reward_model":
-            start.reward_model(study, name)
-        case "method":
-            method.run_method(study, name, journal)
-        case "report":
-            report.report(study, journal)
+        run_method(study, name, journal)
+    elif part == "report":
+        from pipeline.study.page.report import report
+
+        report(study, journal)
+    else:
+        from pipeline.study.runs import start
+
+        makers = {"start": start.start, "sft": start.sft}
+        makers[part](study) if part in makers else start.reward_model(study, name)
 
 
 def main(arguments: list[str]) -> int:

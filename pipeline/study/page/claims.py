@@ -19,6 +19,7 @@ Verdict = Literal["confirmed", "not confirmed", "cannot tell"]
 OTHER_LAMBDAS = ("ppo_lam0", "ppo_lam05", "ppo_lam09", "ppo_lam095")
 ORDER = ("rloo_k4", "reinforce_baseline", "ppo_lam095", "raft", "dpo")
 RARELY = 0.05  # a share of tokens
+ENOUGH_RUNS = 6
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,13 @@ class Claim:
     verdict: Verdict
 
 
-def above(values: Sequence[float], bar: float = 0.0) -> tuple[str, Verdict]:
-    """The mean with its interval as text, and whether it is above the bar."""
+def above(values: Sequence[float]) -> tuple[str, Verdict]:
+    """The mean with its interval as text, and whether it is above 0; a handful of runs cannot tell."""
     low, high = interval(values)
-    verdict: Verdict = "confirmed" if low > bar else "not confirmed" if high < bar else "cannot tell"
-    return f"{np.mean(values):+.3f} [{low:+.3f}, {high:+.3f}]", verdict
+    text = f"{np.mean(values):+.3f} [{low:+.3f}, {high:+.3f}]"
+    if len(values) < ENOUGH_RUNS:
+        return f"{text} ({len(values)} runs)", "cannot tell"
+    return text, "confirmed" if low > 0 else "not confirmed" if high < 0 else "cannot tell"
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
@@ -69,7 +72,7 @@ def most_of_the_gain(results: Results) -> Claim:
     published = "K = 4 gives most of the gain over one sample per prompt"
     text = f"gain over reinforce_baseline: K = 4 {np.mean(four - one):+.3f}, K = 8 {np.mean(eight - one):+.3f}"
     tail = (1 - CONFIDENCE) / 2
-    if np.quantile(gain, tail) <= 0:
+    if len(one) < ENOUGH_RUNS or np.quantile(gain, tail) <= 0:
         return Claim(published, f"{text}; no clear gain of K = 8 to take a share of", "cannot tell")
     low, high = np.quantile(part / gain, [tail, 1 - tail])
     verdict: Verdict = "confirmed" if low > 0.5 else "not confirmed" if high < 0.5 else "cannot tell"

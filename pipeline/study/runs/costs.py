@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import torch
 
 from pipeline.study.runs.tables import COSTS
 from stages.common import paths
@@ -37,6 +36,8 @@ def add(stage: str, seconds: float) -> None:
 
 def peak_memory_mb() -> float:
     """Of this process, and of its GPU if it has one."""
+    import torch
+
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
     return own + (torch.cuda.max_memory_allocated() / MB if torch.cuda.is_available() else 0.0)
 

@@ -21,48 +21,55 @@ from stages.common.params_file import parse_params
 STUDIES = Path("pipeline/studies")
 BETA = "score.kl.beta"
 NOISE = "reward_models.proxy.preferences.sampled.noise"
-Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
 T = TypeVar("T", bound=Section)
 
 
 class World(Section):
     """The small world of `words.py`: size of the model, held-out texts, and per training text the rest."""
 
-    hidden: Positive
-    layers: Positive
-    heads: Positive
-    heldout: Positive
-    demonstrations: Positive
-    repeats: Positive
+    hidden: Count
+    layers: Count
+    heads: Count
+    heldout: Count
+    demonstrations: Count
+    repeats: Count
 
 
 class Settings(Section):
-    """settings.yaml. `world` null: model and prompts are those that `params` names, by the stage `prepare`."""
+    """settings.yaml. `world` null: model and prompts are those that `params` names, by the stage `prepare`.
+
+    `completions`: sampled in an iteration by every method, greedy ones included. `families`: what all methods of a family
+    have beside `params`.
+    """
 
     title: str
     methods_file: str
     world: World | None
-    processes: Positive
-    iterations: Positive
-    evaluate_every: Positive
+    processes: Count
+    iterations: Count
+    evaluate_every: Count
+    completions: Count
     seeds: Annotated[list[int], Field(min_length=1)]
     betas: Annotated[list[float], Field(min_length=1)]
     flips: Annotated[dict[str, float], Field(min_length=1)]
     params: dict[str, Any]
+    families: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 class Method(Section):
-    """An entry of methods.yaml: what it `set`s over the common params.
+    """An entry of methods.yaml: what it `set`s over the params of all methods and those of its family.
 
-    `beta`: the option that takes the condition's beta. `policy`: the name in `offline` whose policy is judged; null:
-    that of the last iteration. `family`: what its points are drawn as.
+    `samples`: K, the samples per prompt. `beta`: the option that takes the condition's beta. `policy`: the name in `offline` whose policy is judged; null:
+    that of the last iteration.
     """
 
     summary: str
-    family: Literal["ppo", "reinforce", "rloo", "other", "offline"] = "other"
+    family: Literal["ppo", "reinforce", "rloo", "other", "offline"]
+    samples: Count
     beta: str = BETA
     policy: str | None = None
-    set: dict[str, Any]
+    set: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,11 @@ class Study:
     def params_of(self, run: Run) -> Params:
         """The params.yaml of a run."""
         method = self.methods[run.method]
-        raw = merged(self.settings.params, method.set)
+        family = self.settings.families.get(method.family, {})
+        raw = merged(merged(self.settings.params, family), method.set)
+        answers = method.samples + bool(raw["rollout"].get("greedy"))
+        put(raw, "rollout.samples_per_prompt", method.samples)
+        put(raw, "rollout.prompts_per_iteration", self.settings.completions // answers)
         put(raw, method.beta, run.beta)
         put(raw, NOISE, self.settings.flips[run.flips])
         raw["seed"] = run.seed

@@ -11,7 +11,6 @@ import polars as pl
 
 from pipeline.study.runs import words, workspace
 from pipeline.study.runs.settings import Study, World
-from pipeline.study.runs.tiny_model import write_model
 from stages.common import paths
 from stages.common.files import publish
 from stages.common.params import Params
@@ -58,6 +57,8 @@ def start(study: Study) -> None:
 
 def make_world(world: World, params: Params, results: Path) -> None:
     """The small world, all of it by the seed."""
+    from pipeline.study.runs.tiny_model import write_model
+
     size = {"hidden": world.hidden, "layers": world.layers, "heads": world.heads}
     write_model(paths.BASE, words.VOCABULARY, words.END, size, params.seed)
     texts = words.all_prompts()
