@@ -102,6 +102,11 @@ def history() -> None:
     create_table_artifact(key="rloo-history", table=table, description=f"All iterations, from {paths.HISTORY}")
 
 
+def progress_key(stage: StageId) -> str:
+    """Prefect takes lowercase letters, digits and dashes."""
+    return f"{stage.stage}-{stage.name}".replace("_", "-")
+
+
 @contextmanager
 def progress(stage: StageId) -> Iterator[None]:
     """A progress artifact for a long stage, once it turns out to be computed."""
@@ -116,8 +121,7 @@ def progress(stage: StageId) -> Iterator[None]:
                 update_progress_artifact(made[0], percent)
             else:
                 name = f"{stage.stage} of {stage.name}"
-                key = f"{stage.stage}-{stage.name}".replace("_", "-")  # Prefect takes no other characters
-                made.append(create_progress_artifact(percent, key=key, description=name))
+                made.append(create_progress_artifact(percent, key=progress_key(stage), description=name))
 
     with followed(stage, POLL_SECONDS, lambda record: show(100.0 * record["done"] / record["total"])):
         yield
