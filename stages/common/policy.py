@@ -164,8 +164,10 @@ def _load_adapter(model: Any, folder: Path) -> None:
         raise PolicyError(f"{folder}: adapter weights {result.unexpected_keys[:3]} do not fit the base model")
 
 
-def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM") -> Any:
-    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed; `task` is peft's name for it."""
+def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM", source: Path = REFERENCE) -> Any:
+    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed, on a model that lies in `source`; `task`
+    is peft's name for what it is for.
+    """
     torch.manual_seed(seed)
     depth = base.config.get_text_config().num_hidden_layers
     if lora.last_layers is not None and lora.last_layers > depth:
@@ -176,7 +178,7 @@ def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM"
         target_modules=lora.targets,
         layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
         task_type=task,
-        base_model_name_or_path=str(REFERENCE),
+        base_model_name_or_path=str(source),
     )
     try:
         return get_peft_model(base, config).eval()

@@ -36,9 +36,11 @@ def checked_tokenizer(source: Path) -> Any:
 def new_critic(params: Params, runtime: Runtime) -> Critic:
     """A copy of its own, so that models which this process holds for other stages stay as they are."""
     assert params.critic is not None
-    model = headed(source_of(params.critic.initial), runtime)
+    source = source_of(params.critic.initial)
+    model = headed(source, runtime)
     if params.critic.method == "full":
         return Critic(model.requires_grad_(True), None)
-    adapter = new_adapter(model, params.policy.lora, seed_of(params.seed, "critic lora") % 2**63, task=None)
+    seed = seed_of(params.seed, "critic lora") % 2**63
+    adapter = new_adapter(model, params.policy.lora, seed, task=None, source=source)
     model.score.requires_grad_(True)
     return Critic(model, adapter)

@@ -1,4 +1,4 @@
-"""PPO with a critic, end to end on a tiny random model: an adapter as policy, a full critic beside it, two iterations."""
+"""PPO with a critic on a tiny random model, end to end: an adapter as policy, a full critic, two iterations."""
 
 import json
 
@@ -81,11 +81,27 @@ def test_gae_is_compared_with_other_estimators(run):
     assert "Cosine between the gradients" in output
 
 
+def test_the_critic_s_training_changes_no_bit_of_the_policy_of_its_iteration(run):
+    before = run.lock()
+    run.change("critic.epochs", 1)
+    run.run("dvc", "repro", "update@i0001")
+    after = run.lock()
+    run.change("critic.epochs", 2)
+    run.run("dvc", "repro", "update@i0001")
+    same = ("data/policies/i0001", "data/iterations/i0001/steps.parquet")
+    assert [after["update@i0001"][path] for path in same] == [before["update@i0001"][path] for path in same]
+    assert after["update@i0001"]["data/critics/i0001"] != before["update@i0001"]["data/critics/i0001"]
+    assert after["critic_initial"] == before["critic_initial"]
+    assert run.lock() == before
+
+
 def test_a_second_repro_computes_nothing_and_cold_processes_give_the_same_lock(run, new_workspace):
     before = run.starts()
     assert "up to date" in run.run("dvc", "repro")
     assert run.computed_since(before) == set()
     cold = ppo(new_workspace(), 1)
+    with cold.warm():  # as far as nothing here differs
+        cold.run("dvc", "repro", "critic_initial", "rollout@i0001")
     cold.run("dvc", "repro", "update@i0001")
     for stage in ("critic_initial", "score@i0001", "advantage@i0001", "update@i0001"):
         assert cold.lock()[stage] == run.lock()[stage]

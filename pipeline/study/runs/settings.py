@@ -39,8 +39,8 @@ class World(Section):
 class Settings(Section):
     """settings.yaml. `world` null: model and prompts are those that `params` names, by the stage `prepare`.
 
-    `completions`: sampled in an iteration by every method, greedy ones included. `families`: what all methods of a family
-    have beside `params`.
+    `completions`: sampled in an iteration by every method, greedy ones included. `families`: what all methods of a
+    family have beside `params`.
     """
 
     title: str
@@ -60,8 +60,8 @@ class Settings(Section):
 class Method(Section):
     """An entry of methods.yaml: what it `set`s over the params of all methods and those of its family.
 
-    `samples`: K, the samples per prompt. `beta`: the option that takes the condition's beta. `policy`: the name in `offline` whose policy is judged; null:
-    that of the last iteration.
+    `samples`: K, the samples per prompt. `beta`: the option that takes the condition's beta. `policy`: the name in
+    `offline` whose policy is judged; null: that of the last iteration.
     """
 
     summary: str
