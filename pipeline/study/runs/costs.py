@@ -24,12 +24,11 @@ def read() -> dict[str, float]:
     return found
 
 
-def add(stage: str, seconds: float) -> None:
-    """Add to the seconds of training, unless the stage is an evaluation, and take note of the memory."""
+def add(seconds: float) -> None:
+    """Add to the seconds of training, and take note of the memory."""
     found = read()
-    if stage != "evaluate":
-        found["seconds"] = found.get("seconds", 0.0) + seconds
-        found["peak_memory_mb"] = max(found.get("peak_memory_mb", 0.0), peak_memory_mb())
+    found["seconds"] = found.get("seconds", 0.0) + seconds
+    found["peak_memory_mb"] = max(found.get("peak_memory_mb", 0.0), peak_memory_mb())
     with publish(FILE) as scratch:
         scratch.write_text(json.dumps(found), encoding="utf-8")
 

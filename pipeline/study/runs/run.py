@@ -92,11 +92,11 @@ def execute(job: Job) -> None:
 
 def prepare(params: Params) -> None:
     """The initial policy, its critic if there is one, and its answers to the held-out prompts."""
-    steps = (("prepare", "policy"), ("prepare", "acceptance"), ("critic", "initial"), ("evaluate", paths.INITIAL))
-    for stage, name in steps:
-        if not done(stage, name):
-            costs.add(stage, workspace.run(stage, name, params))
-            mark(stage, name)
+    if not done("prepare", paths.INITIAL):
+        steps = (("prepare", "policy"), ("prepare", "acceptance"), ("critic", "initial"))
+        costs.add(sum(workspace.run(stage, name, params) for stage, name in steps))
+        workspace.run("evaluate", paths.INITIAL, params)
+        mark("prepare", paths.INITIAL)
 
 
 def done(stage: str, name: str) -> bool:
@@ -120,12 +120,11 @@ def train(job: Job, params: Params) -> dict[str, dict[str, Any]]:
     for number in range(1, settings.iterations + 1):
         name = paths.iteration_name(number)
         if not done("iteration", name):
-            for stage in TRAINING:
-                costs.add(stage, workspace.run(stage, name, params))
+            costs.add(sum(workspace.run(stage, name, params) for stage in TRAINING))
             if number % settings.evaluate_every == 0 or number == settings.iterations:
                 judged(name, params)
-            prune(name)
             mark("iteration", name)
+            prune(name)
         if paths.evaluation(name).exists():
             told[name] = sampled_until(number)
     return told
@@ -137,16 +136,16 @@ def judged(name: str, params: Params) -> None:
 
 
 def prune(name: str) -> None:
-    """Forget the policy that the iteration started from: nothing asks for it again."""
+    """Forget the policy that the iteration started from: once the iteration is marked nothing asks for it again."""
     before = paths.previous(name)
     if before != paths.INITIAL:
         for path in (paths.policy(before), paths.optimizer(before).parent, paths.critic(before)):
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def train_offline(name: str, params: Params) -> dict[str, dict[str, Any]]:
     if not done("offline", name):
-        costs.add("offline", workspace.run("offline", name, params))
+        costs.add(workspace.run("offline", name, params))
         judged(name, params)
         mark("offline", name)
     return {policy: {"tokens": 0, "clipped": None} for policy in (paths.INITIAL, name)}
