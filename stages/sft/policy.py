@@ -4,15 +4,13 @@ Without `sft` the reference is the base, the same files. What is trained is a pr
 holds for other stages stay as they are.
 """
 
-import gc
 import warnings
 from typing import Any
 
 import polars as pl
-import torch
 
 from stages.common import paths
-from stages.common.device import Runtime
+from stages.common.device import Runtime, release
 from stages.common.errors import StageError
 from stages.common.files import link_folder, publish
 from stages.common.journal import Journal
@@ -70,10 +68,3 @@ def publish_reference(model: Any, optimizer: StoredAdamW, sft: Sft) -> None:
 
 def write_steps(steps: list[dict[str, Any]]) -> None:
     write_table(pl.DataFrame(steps, schema=SFT_STEPS), SFT_STEPS, ("step",), paths.SFT_STEPS)
-
-
-def release() -> None:
-    """Adapters and their model refer to each other: memory is free only once the cycle is collected."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.device import release
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
@@ -75,6 +76,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rows = training_rows(name, needs_reference=params.score.kl.beta_in("loss") > 0)
     check_critic(name, rows, params.critic)
     update_policy(name, rows, params, models, journal)
+    if params.critic is not None:
+        release()  # the policy's optimizer, before the critic has one
     update_critic(name, rows, params, models, journal)
 
 

@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused_before_anything_is_trained():
         Models(CPU).critic(paths.critic("i0000"))
     initial(options("policy", "lora"))
     rows = rows_to_learn()
-    with pytest.raises(CriticError, match=r"not the critic that params.yaml asks for"):
+    with pytest.raises(CriticError, match=r"not the critic that params\.yaml asks for"):
         check_critic("i0001", rows, options("policy", "full").critic)
     without = rows.with_columns(returns=pl.lit(None, dtype=pl.List(pl.Float32)))
     with pytest.raises(TableError, match="returns of every row in the loss"):
