@@ -104,11 +104,7 @@ def test_again_nothing_is_computed_and_a_new_method_alone(study):
 
 def inside(workspace):
     """Processes that work in the workspace or a folder of it."""
-    found = []
-    for process in psutil.process_iter(["cwd"]):
-        if (process.info["cwd"] or "").startswith(str(workspace.folder)):
-            found.append(process)
-    return found
+    return [p for p in psutil.process_iter(["cwd"]) if (p.info["cwd"] or "").startswith(str(workspace.folder))]
 
 
 def test_a_killed_study_goes_on_and_ends_with_the_same_curves(study):
@@ -119,7 +115,8 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_curves(study):
     process = study.start(*command)
     deadline = time.monotonic() + 120
     while not list(data(study, "work").glob("ppo_lam1-*/done/iteration-i0001")):
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
