@@ -16,6 +16,7 @@ PROMPTS = DATA / "prompts.parquet"
 ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"
 HISTORY_CSV = DATA / "history.csv"
+OVER_OPTIMISATION_CSV = DATA / "over_optimisation.csv"
 SECONDS_CSV = DATA / "seconds.csv"
 LOGS = DATA / "logs"
 PLAN = Path("pipeline/plan.yaml")

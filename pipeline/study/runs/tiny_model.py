@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 PAD = "<pad>"
 
@@ -34,6 +35,7 @@ def write_model(folder: Path, vocabulary: Sequence[str], end: str, size: dict[st
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    logging.disable_progress_bar()
     torch.manual_seed(seed)
     LlamaForCausalLM(config).eval().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
