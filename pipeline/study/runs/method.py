@@ -30,6 +30,7 @@ def compute(jobs: list[Job], processes: int, journal: Journal) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pipeline.study.runs.run", "stages.entry", "stages.common.policy"])
     os.environ[QUIET_VARIABLE] = "1"
+    os.environ["POLARS_MAX_THREADS"] = "1"  # runs share the cores among them
     with ProcessPoolExecutor(processes, context, initializer=exit_with_parent, max_tasks_per_child=1) as pool:
         futures = {pool.submit(execute, job): job for job in jobs}
         try:
