@@ -75,7 +75,7 @@ LEGEND = (
     "*over runs* is the standard deviation of the win-rate between runs (beta, flips and seed). *Gold* and *proxy* are "
     "the held-out scores by the gold function and by the reward model; *tokens* those sampled for training; *seconds* "
     "of training and *peak MB* of the run's process as measured on the machine that ran it; *weights MB* are those of "
-    "the models that training holds, with the moments of AdamW."
+    "the models that training holds, with the moments of AdamW as float32."
 )
 
 

@@ -61,5 +61,6 @@ def held_folders(params: Params, offline: str | None) -> list[Path]:
 
 
 def weights_mb(folder: Path) -> float:
-    names = ("model*.safetensors", "adapter_model.safetensors", "critic*.safetensors", "value_head.safetensors")
+    """Of the files with weights; those of optimizers have other names."""
+    names = ("model*.safetensors", "adapter_model.safetensors", "head.safetensors")
     return sum(path.stat().st_size for name in names for path in folder.glob(name)) / MB
