@@ -1,7 +1,8 @@
 """`rloo recipe`: sets where a run starts and what it is rewarded for to one of recipes.yaml.
 
 A recipe writes the same keys as every other, whatever params.yaml held before, and no other key; what it takes out can
-be had again from version control. The result is validated before the file is replaced.
+be had again from version control. The one reward that belongs to the method, a preset's `overlong`, stays. The result
+is validated before the file is replaced.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from pipeline.presets import OVERLONG, is_penalty
 from pipeline.yaml_text import ABSENT, Key, apply, flow, get, parse, put
 from stages.common.errors import StageError
 from stages.common.files import publish
@@ -46,7 +48,10 @@ def change(console: Console, name: str, *, dry_run: bool, path: Path = PARAMS_FI
         raise ParamsError(f"{path} does not exist; run from the project's folder")
     text, source = path.read_bytes().decode("utf-8"), str(path)
     raw = parse(text, source)
-    changed = {key: value for key, value in recipes[name].settings.items() if get(raw, key) != value}
+    wanted = dict(recipes[name].settings)
+    if is_penalty(get(raw, OVERLONG)):
+        wanted[OVERLONG[:-1]] = wanted[OVERLONG[:-1]] | {OVERLONG[-1]: get(raw, OVERLONG)}
+    changed = {key: value for key, value in wanted.items() if get(raw, key) != value}
     parse_params(put(raw, changed, source), source)
     if changed and not dry_run:
         new = apply(text, changed, source)

@@ -23,7 +23,10 @@ def run_part(part: str, study: Study, name: str, journal: Journal) -> None:
 
         report(study, journal)
     else:
+        from pipeline.study.page.files import check_libraries
         from pipeline.study.runs import start
+
+        check_libraries()
 
         makers = {"start": start.start, "sft": start.sft}
         makers[part](study) if part in makers else start.reward_model(study, name)

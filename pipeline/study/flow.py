@@ -1,26 +1,15 @@
 """`rloo study NAME`: a Prefect flow that brings every DVC stage of a study up to date, one task per stage."""
 
-import os
-import signal
-import sys
-
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "60")
-
-from prefect import flow, task
 from rich.console import Console
 from rich.markdown import Markdown
 
 from pipeline import artifacts
-from pipeline.door import Outcome, StageId, check_project, reproduce, use_this_python
+from pipeline.door import Outcome, StageId, check_project
+from pipeline.orchestration import flow, get_ready, reproduced, task
 from pipeline.screen import Screen
-from pipeline.study.page.report import report_file
+from pipeline.study.page.files import check_libraries, report_file
 from pipeline.study.runs.settings import STUDIES, Study, read_study
-from pipeline.train import EXIT_SECONDS, interrupt, leave_within
-from stages.common.errors import StageError
-from stages.common.journal import QUIET_VARIABLE, seconds_of
+from stages.common.journal import seconds_of
 
 
 def stages_of(study: Study) -> list[StageId]:
@@ -41,16 +30,10 @@ def _stage(study: Study, part: str, name: str) -> StageId:
 @task(name="study stage", task_run_name="{title}", persist_result=False)
 def run_stage(stage: StageId, title: str, number: int) -> Outcome:
     """One stage; `number` is its place in the study, for the progress bar."""
-    screen = Screen.current()
-    with screen.stage(stage, number), artifacts.progress(stage):
-        try:
-            outcome = reproduce(stage)
-        except StageError as error:
-            leave_within(EXIT_SECONDS, str(error))
-            raise
+    outcome = reproduced(stage, number)
     seconds = seconds_of(stage.stage, stage.name) or 0.0
     told = f"{seconds:6.1f} s" if outcome == "computed" else f"{outcome}"
-    screen.console.print(f"{title:32} {told}", highlight=False)
+    Screen.current().console.print(f"{title:32} {told}", highlight=False)
     return outcome
 
 
@@ -70,10 +53,8 @@ def run_study(console: Console, name: str) -> None:
     """Run the flow and show the page."""
     check_project()
     study = read_study(name)
-    use_this_python()
-    os.environ[QUIET_VARIABLE] = "1"
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGINT, interrupt)
+    check_libraries()
+    get_ready()
     study_flow(name)
     console.print(Markdown(report_file(study).read_text(encoding="utf-8")))
     console.print(f"Tables, plots and page: {report_file(study).parent}", highlight=False)

@@ -75,10 +75,11 @@ def link_folder(source: Path, target: Path) -> None:
         if path.is_file():
             link = target / path.relative_to(source)
             link.parent.mkdir(parents=True, exist_ok=True)
-            _link(path.resolve(), link)
+            link_file(path.resolve(), link)
 
 
-def _link(path: Path, link: Path) -> None:
+def link_file(path: Path, link: Path) -> None:
+    """One more name for the file, or a copy where links cannot be had."""
     try:
         os.link(path, link)
     except OSError:  # another file system, one without links, or one that forbids them

@@ -47,7 +47,7 @@ def check_scores(frame: pl.DataFrame) -> None:
 
 
 def check_values(frame: pl.DataFrame) -> None:
-    """Every row has values of a critic. Nothing else is known of its tokens here than what they have been given."""
+    """Every row has values of a critic."""
     none = "values of a critic: these scores were made without one; score again with a section `critic`"
     refuse(frame, pl.col("values").is_null(), "scores", none)
 

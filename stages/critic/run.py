@@ -7,6 +7,7 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.critic import PRETRAINING, write_marker
+from stages.common.device import release
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.optimizer import StoredAdamW
@@ -26,6 +27,7 @@ def run(_part: str, params: Params, models: Models, journal: Journal) -> None:
         journal.say("no critic")
     else:
         first_critic(params.critic, params, models, journal)
+        release()  # a process that holds models for other stages reads the critic anew
 
 
 def first_critic(options: Options, params: Params, models: Models, journal: Journal) -> None:

@@ -78,6 +78,25 @@ def test_an_unknown_one_is_refused(params, capsys):
     assert "there are: rlvr, rlhf" in capsys.readouterr().err
 
 
+def test_the_penalty_of_a_preset_stays(params):
+    recipe("rlhf")
+    preset = CliRunner().invoke(app, ["preset", "dapo"])
+    assert preset.exit_code == 0, preset.output
+    before = content(params)
+    assert set(before["score"]["rewards"]) == {"proxy", "overlong"}
+    recipe("rlhf")
+    assert content(params)["score"]["rewards"] == before["score"]["rewards"]
+
+
+def test_rlvr_takes_out_what_rlhf_made_possible(params):
+    recipe("rlhf")
+    entry = "offline: {by_dpo: {objective: dpo, pairs: proxy, learning_rate: 1.0e-4}}"
+    params.write_text(params.read_text().replace("offline: {}", entry))
+    load_params(params)
+    recipe("rlvr")
+    assert content(params)["offline"] == {}
+
+
 def test_a_result_that_is_not_valid_is_not_written(params, capsys):
     text = params.read_text().replace("outcome_reward: null", "outcome_reward: constraints")
     params.write_text(text)

@@ -1,11 +1,10 @@
 """The page of a study: one table, plots, and the published claims beside what was measured."""
 
-from pathlib import Path
-
 import polars as pl
 
 from pipeline.study.page import plots
 from pipeline.study.page.claims import Claim, claims
+from pipeline.study.page.files import report_file, report_folder
 from pipeline.study.page.statistics import Results, summary
 from pipeline.study.runs.settings import Study
 from stages.common.files import publish
@@ -14,7 +13,7 @@ from stages.common.journal import Journal
 CONDITIONS = ("method", "beta", "flips")
 HEAD = (
     "| method | win-rate, 95 % interval | over runs | gold | proxy | KL | length | tokens | seconds | peak MB "
-    "| models | weights MB |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+    "| models | state MB |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -22,7 +21,8 @@ def read_results(study: Study) -> Results:
     """The tables of all methods of the study, in its order."""
     folders = [study.folder / "methods" / method for method in study.methods]
     tables = [pl.concat(pl.read_parquet(folder / f"{name}.parquet") for folder in folders) for name in _TABLES]
-    return Results(*tables)
+    curves, outcomes, costs = tables
+    return Results(curves, outcomes, costs, study.settings.flips)
 
 
 _TABLES = ("curves", "outcomes", "costs")
@@ -33,7 +33,7 @@ def report(study: Study, journal: Journal) -> None:
     results = read_results(study)
     by_method, by_condition = summary(results, ["method"]), summary(results, CONDITIONS)
     found = claims(results)
-    with publish(study.folder / "report") as scratch:
+    with publish(report_folder(study)) as scratch:
         scratch.mkdir()
         by_method.write_csv(scratch / "methods.csv")
         by_condition.write_csv(scratch / "conditions.csv")
@@ -44,7 +44,7 @@ def report(study: Study, journal: Journal) -> None:
         plots.robustness(results, by_condition, scratch / "robustness.svg")
         text = page(study, results, by_method, found)
         (scratch / "README.md").write_text(text, encoding="utf-8")
-    journal.say(f"{study.folder / 'report' / 'README.md'}: {len(found)} claims, {results.final.height} runs")
+    journal.say(f"{report_file(study)}: {len(found)} claims, {results.final.height} runs")
 
 
 def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Claim]) -> str:
@@ -52,11 +52,13 @@ def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Cl
     parts = [
         f"# {study.settings.title}",
         conditions_text(study, results),
+        CAVEATS,
         "## Methods",
         "\n".join([HEAD, *map(table_row, by_method.sort("win_rate", descending=True).to_dicts())]),
         LEGEND,
         "![Win-rates](win_rates.svg)",
         "## Claims",
+        READING,
         claims_table(found),
         "![By lambda and by K](lambda_and_k.svg)",
         "## Over-optimisation",
@@ -71,11 +73,26 @@ def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Cl
 
 
 LEGEND = (
-    "Means over all runs of a method. The interval of the win-rate is a bootstrap over the held-out prompts; "
-    "*over runs* is the standard deviation of the win-rate between runs (beta, flips and seed). *Gold* and *proxy* are "
-    "the held-out scores by the gold function and by the reward model; *tokens* those sampled for training; *seconds* "
-    "of training and *peak MB* of the run's process as measured on the machine that ran it; *weights MB* are those of "
-    "the models that training holds, with the moments of AdamW as float32."
+    "Means over all runs of a method. Win-rates are against the fine-tuned model, judged by gold; the interval is a "
+    "bootstrap over the held-out prompts, and *over runs* the standard deviation between runs (beta, flips and seed). "
+    "*Gold* and *proxy* are the held-out scores by the gold function and by the reward model; *tokens* those sampled "
+    "for training; *seconds* and *peak MB* those of training, as measured on the machine that ran it (a small model's "
+    "peak is that of its libraries); *state MB*, by count, the weights of all models that training holds, and AdamW's "
+    "state of those that are trained."
+)
+
+
+READING = (
+    "Published by [Ahmadian et al. 2024](https://arxiv.org/abs/2402.14740). Methods are compared on the same seeds, "
+    "conditions and prompts; the 95 % intervals let seeds and prompts vary. A claim is *confirmed* where the whole "
+    "interval lies above the bar (0 if nothing else is said), *not confirmed* where it lies below, and else this study "
+    "*cannot tell*. The intervals do not cover another fine-tuned model, another reward model or another task."
+)
+CAVEATS = (
+    "No method is tuned: all that sample have one learning rate, one number of completions and of optimizer steps per "
+    "iteration, the second on a policy that has moved. PPO pays for the KL token by token, the others by the sequence; "
+    "its critic starts from the policy under a head of zeros and has a learning rate of its own. *Without ratio and "
+    "clipping* the value loss is not clipped either. DPO goes over the reward model's pairs once and samples nothing."
 )
 
 
@@ -105,7 +122,7 @@ def table_row(row: dict[str, float]) -> str:
         f"{row['seconds']:.1f}",
         f"{row['peak_memory_mb']:.0f}",
         str(row["models"]),
-        f"{row['weights_mb']:.1f}",
+        f"{row['state_mb']:.1f}",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -113,7 +130,3 @@ def table_row(row: dict[str, float]) -> str:
 def claims_table(found: list[Claim]) -> str:
     rows = [f"| {one.published} | {one.measured} | **{one.verdict}** |" for one in found]
     return "\n".join(["| published | measured here | verdict |", "|---|---|---|", *rows])
-
-
-def report_file(study: Study) -> Path:
-    return study.folder / "report" / "README.md"

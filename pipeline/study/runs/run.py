@@ -27,7 +27,8 @@ from stages.common.tables import write_table
 GOLD = "gold"
 PROXY = "proxy"
 TRAINING = ("rollout", "score", "advantage", "update")
-CODE = (Path("stages"), Path("pipeline/study/runs"))
+ROOMS = ("prepare", "critic", "offline", "rollout", "score", "advantage", "update", "evaluate", "judge", "common")
+CODE = (*(Path("stages") / room for room in ROOMS), Path("pipeline/study/runs"))  # others show in their outputs
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,14 @@ def jobs_of(study: Study, method: str) -> list[Job]:
     return found
 
 
+def sweep(jobs: list[Job], method: str) -> None:
+    """Remove the working folders of the method's runs that nothing will go on with: params, inputs or code changed."""
+    kept = {job.key for job in jobs}
+    for folder in (jobs[0].study.folder / "work").glob(f"{method}-beta*"):
+        if folder.name not in kept or jobs[0].study.folder.joinpath("runs", folder.name).exists():
+            shutil.rmtree(folder)
+
+
 def _file(path: Path) -> str:
     return folder_hash(path.parent, lambda found: found == path)
 
@@ -93,8 +102,9 @@ def execute(job: Job) -> None:
 def prepare(params: Params) -> None:
     """The initial policy, its critic if there is one, and its answers to the held-out prompts."""
     if not done("prepare", paths.INITIAL):
+        costs.forget_peak()
         steps = (("prepare", "policy"), ("prepare", "acceptance"), ("critic", "initial"))
-        costs.add(sum(workspace.run(stage, name, params) for stage, name in steps))
+        costs.note("prepare", sum(workspace.run(stage, name, params) for stage, name in steps))
         workspace.run("evaluate", paths.INITIAL, params)
         mark("prepare", paths.INITIAL)
 
@@ -120,7 +130,8 @@ def train(job: Job, params: Params) -> dict[str, dict[str, Any]]:
     for number in range(1, settings.iterations + 1):
         name = paths.iteration_name(number)
         if not done("iteration", name):
-            costs.add(sum(workspace.run(stage, name, params) for stage in TRAINING))
+            costs.forget_peak()
+            costs.note(name, sum(workspace.run(stage, name, params) for stage in TRAINING))
             if number % settings.evaluate_every == 0 or number == settings.iterations:
                 judged(name, params)
             mark("iteration", name)
@@ -145,18 +156,23 @@ def prune(name: str) -> None:
 
 def train_offline(name: str, params: Params) -> dict[str, dict[str, Any]]:
     if not done("offline", name):
-        costs.add(workspace.run("offline", name, params))
+        costs.forget_peak()
+        costs.note("offline", workspace.run("offline", name, params))
         judged(name, params)
         mark("offline", name)
     return {policy: {"tokens": 0, "clipped": None} for policy in (paths.INITIAL, name)}
 
 
 def sampled_until(number: int) -> dict[str, Any]:
-    """Completion tokens sampled, and the mean share of clipped tokens, over the iterations so far."""
+    """Completion tokens sampled so far, and the mean share of clipped tokens.
+
+    The first step of an iteration has ratio 1 and nothing to clip: it is left out of the share.
+    """
     names = [paths.iteration_name(one) for one in range(1, number + 1)]
     tokens = sum(int(pl.read_parquet(paths.rollouts(name), columns=["length"]).sum().item()) for name in names)
-    steps = pl.concat(pl.read_parquet(paths.steps(name), columns=["clip_low", "clip_high"]) for name in names)
-    return {"tokens": tokens, "clipped": steps.select(pl.col("clip_low") + pl.col("clip_high")).to_series().mean()}
+    steps = pl.concat(pl.read_parquet(paths.steps(name), columns=["step", "clip_low", "clip_high"]) for name in names)
+    moved = steps.filter(pl.col("step") > 1)
+    return {"tokens": tokens, "clipped": moved.select(pl.col("clip_low") + pl.col("clip_high")).to_series().mean()}
 
 
 def curve_row(job: Job, name: str, policies: dict[str, dict[str, Any]]) -> dict[str, Any]:

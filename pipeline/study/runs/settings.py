@@ -20,8 +20,11 @@ from stages.common.params_file import parse_params
 
 STUDIES = Path("pipeline/studies")
 BETA = "score.kl.beta"
-NOISE = "reward_models.proxy.preferences.sampled.noise"
+SAMPLED = "reward_models.proxy.preferences.sampled"
 Count = Annotated[int, Field(ge=1)]
+Family = Literal["ppo", "reinforce", "rloo", "other", "offline"]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]  # they become folders, DVC stages and keys in Prefect
+Share = Annotated[float, Field(ge=0, lt=1)]
 T = TypeVar("T", bound=Section)
 
 
@@ -52,9 +55,9 @@ class Settings(Section):
     completions: Count
     seeds: Annotated[list[int], Field(min_length=1)]
     betas: Annotated[list[float], Field(min_length=1)]
-    flips: Annotated[dict[str, float], Field(min_length=1)]
+    flips: Annotated[dict[Name, Share], Field(min_length=1)]
     params: dict[str, Any]
-    families: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    families: dict[Family, dict[str, Any]] = Field(default_factory=dict)
 
 
 class Method(Section):
@@ -65,11 +68,17 @@ class Method(Section):
     """
 
     summary: str
-    family: Literal["ppo", "reinforce", "rloo", "other", "offline"]
+    family: Family
     samples: Count
     beta: str = BETA
     policy: str | None = None
     set: dict[str, Any] = Field(default_factory=dict)
+
+
+class Methods(Section):
+    """methods.yaml."""
+
+    methods: Annotated[dict[Name, Method], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -110,20 +119,24 @@ class Study:
         method = self.methods[run.method]
         family = self.settings.families.get(method.family, {})
         raw = merged(merged(self.settings.params, family), method.set)
+        where = f"{STUDIES / self.name}, {run.name}"
         answers = method.samples + bool(raw["rollout"].get("greedy"))
-        put(raw, "rollout.samples_per_prompt", method.samples)
-        put(raw, "rollout.prompts_per_iteration", self.settings.completions // answers)
-        put(raw, method.beta, run.beta)
-        put(raw, NOISE, self.settings.flips[run.flips])
+        put(raw, "rollout.samples_per_prompt", method.samples, where)
+        put(raw, "rollout.prompts_per_iteration", self.settings.completions // answers, where)
+        put(raw, method.beta, run.beta, where)
+        put(raw, f"{SAMPLED}.noise", self.settings.flips[run.flips], where)
         raw["seed"] = run.seed
-        return parse_params(raw, f"{STUDIES / self.name}, {run.name}")
+        params = parse_params(raw, where)
+        if method.policy is not None and method.policy not in params.offline:
+            raise StageError(f"{where}: policy {method.policy!r} is none of offline: {', '.join(params.offline)}")
+        return params
 
     def shared_params(self, flips: str | None = None) -> Params:
         """The params.yaml of what all runs share; of the reward model by its share of flips."""
-        raw = deepcopy(self.settings.params)
+        raw, where = deepcopy(self.settings.params), str(STUDIES / self.name / "settings.yaml")
         if flips is not None:
-            put(raw, NOISE, self.settings.flips[flips])
-        return parse_params(raw, str(STUDIES / self.name / "settings.yaml"))
+            put(raw, f"{SAMPLED}.noise", self.settings.flips[flips], where)
+        return parse_params(raw, where)
 
 
 def merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -136,11 +149,14 @@ def merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def put(raw: dict[str, Any], option: str, value: Any) -> None:
-    """Set an option such as `score.kl.beta`."""
+def put(raw: dict[str, Any], option: str, value: Any, where: str) -> None:
+    """Set an option such as `score.kl.beta`; its section has to be there."""
     *sections, last = option.split(".")
     for section in sections:
-        raw = raw[section]
+        inner = raw.get(section)
+        if not isinstance(inner, dict):
+            raise StageError(f"{where}: {option}: there is no section {section} to set it in; write it in `params`")
+        raw = inner
     raw[last] = value
 
 
@@ -155,8 +171,8 @@ def read_study(name: str) -> Study:
         raise StageError(f"no study {name!r}; there are: {', '.join(names()) or 'none here'}")
     settings = _parse(folder / "settings.yaml", Settings)
     file = folder / settings.methods_file
-    raw = yaml.safe_load(file.read_text(encoding="utf-8"))["methods"]
-    methods = {key: _validated(value, Method, f"{file}: methods.{key}") for key, value in raw.items()}
+    raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+    methods = _validated(raw, Methods, str(file)).methods
     study = Study(name, settings, methods)
     study.shared_params()
     for method in methods:

@@ -19,7 +19,7 @@ CURVES: Schema = {
     "length": pl.Float64(),
     "win_rate": pl.Float64(),  # by gold, against the fine-tuned model; null at iteration 0
     "length_controlled_win_rate": pl.Float64(),
-    "clipped": pl.Float64(),  # mean share of tokens whose ratio was clipped so far; null: nothing clips
+    "clipped": pl.Float64(),  # mean share of clipped tokens so far, of steps that can clip; null: there are none
 }
 
 OUTCOMES: Schema = {
@@ -31,7 +31,7 @@ OUTCOMES: Schema = {
 COSTS: Schema = {
     **RUN_SCHEMA,
     "seconds": pl.Float64(),  # of training, on this machine
-    "peak_memory_mb": pl.Float64(),  # of the run's process, and of its GPU where there is one
+    "peak_memory_mb": pl.Float64(),  # of the run's process while it trains, and of its GPU where there is one
     "models": pl.Int32(),  # held while training
-    "weights_mb": pl.Float64(),  # of these models, with the optimizer's state
+    "state_mb": pl.Float64(),  # of these models, by count: weights, and AdamW's state of those that are trained
 }

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from stages.common.files import link_file
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.entry import WITHOUT_MODELS, models_of
@@ -35,7 +36,7 @@ def link(source: Path, target: Path) -> None:
         place = target if source.is_file() else target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists():
-            os.link(file.resolve(), place)
+            link_file(file.resolve(), place)
 
 
 def run(stage: str, name: str, params: Params) -> float:

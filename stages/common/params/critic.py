@@ -22,13 +22,14 @@ class Critic(AdamW):
     """A value head on a copy of the policy, trained on the returns of each iteration.
 
     `initial`: what it is a copy of, `policy` or the name of one of `reward_models`. `method`: all weights, or an
-    adapter by the options of `policy.lora` and the head. `value_clip`: the new value is held that close to the one that
-    gave the advantages, and the worse loss counts (null: it is not).
+    adapter by the options of `policy.lora` and the head; all weights want a lower `learning_rate` than the default.
+    `value_clip`: the new value is held that close to the one that gave the advantages, and the worse loss counts (null:
+    it is not).
     """
 
     initial: str = "policy"
-    method: Literal["full", "lora"] = "full"
-    learning_rate: Positive = 1e-5
+    method: Literal["full", "lora"] = "lora"
+    learning_rate: Positive = 1e-3
     value_clip: Positive | None = 0.2
     pretraining: Pretraining | None = None
     epochs: Count = 1

@@ -33,7 +33,6 @@ class Offline(AdamW):
     pairs: str
     dpo: Dpo = Dpo()
     simpo: Simpo = Simpo()
-    learning_rate: Positive = 1e-6
     epochs: Count = 1
     batch_pairs: Count = 8
     pack_tokens: Count = 512

@@ -8,6 +8,7 @@ import polars as pl
 import psutil
 import pytest
 import yaml
+from safetensors.torch import load_file
 
 STUDY = "pipeline/studies/back-to-basics"
 KEPT = ("rloo_k4", "ppo_lam1", "dpo")
@@ -64,6 +65,16 @@ def test_every_run_is_in_the_tables(study):
     assert curves(study, "ppo_lam1").filter("final")["clipped"].null_count() == 0
 
 
+def test_state_is_counted(study):
+    """In float32 the reference takes n numbers, the policy n and two moments; and so do the other models."""
+    numbers = sum(v.numel() for v in load_file(data(study, "sft", "reference", "model.safetensors")).values())
+    states = {m: pl.read_parquet(data(study, "methods", m, "costs.parquet"))["state_mb"][0] * 1e6 for m in KEPT}
+    assert states["dpo"] == 4 * numbers * (1 + 3)
+    reward = states["rloo_k4"] - states["dpo"]
+    assert 0.5 * 4 * numbers < reward <= 4 * numbers + 64
+    assert states["ppo_lam1"] - states["rloo_k4"] == 3 * reward  # the critic has the form of the reward model
+
+
 def test_all_runs_start_from_the_same_policy(study):
     starts = [curves(study, method).filter(iteration=0, flips="f00")["gold"].item() for method in KEPT]
     assert len(set(starts)) == 1
@@ -100,6 +111,14 @@ def test_again_nothing_is_computed_and_a_new_method_alone(study):
     study.run("dvc", "repro", f"{STUDY}/dvc.yaml")
     assert study.computed_since(before) == {"method study-back-to-basics-new", "report study-back-to-basics"}
     assert curves(study, "new").filter("final").height == 2
+
+
+def test_a_change_of_a_family_is_seen(study):
+    before = study.starts()
+    edit(study, "settings.yaml", lambda raw: raw["families"]["ppo"]["critic"].update(learning_rate=1.0e-3))
+    study.run("dvc", "repro", f"{STUDY}/dvc.yaml:method@ppo_lam1")
+    assert study.computed_since(before) == {"method study-back-to-basics-ppo_lam1"}
+    assert study.run("python", "-m", "pipeline.study", "method", "back-to-basics", "rloo_k4").count("0 of them") == 1
 
 
 def inside(workspace):
