@@ -5,7 +5,9 @@ Dimension suffixes: L tokens of a packed row, T its predicted tokens, V vocabula
 """
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -92,6 +94,20 @@ def has_full_attention(model: Any) -> bool:
     return layers == {"full_attention"} and not getattr(config, "sliding_window", None)
 
 
+def once_per_model(probe: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Ask a model once while it is held: what it honours lies in its code and config, not in its weights."""
+    known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+    @wraps(probe)
+    def asked(model: Any) -> bool:
+        if model not in known:
+            known[model] = probe(model)
+        return known[model]
+
+    return asked
+
+
+@once_per_model
 @torch.no_grad()
 def takes_block_mask(model: Any) -> bool:
     """Whether the model honours a block mask: asked of its config first, then tried on a few tokens.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stages.common.logprobs import PROBE, PROBE_TOLERANCE, has_full_attention, row_inputs
+from stages.common.logprobs import PROBE, PROBE_TOLERANCE, has_full_attention, once_per_model, row_inputs
 from stages.common.packing import Group, PackedRow, pack
 
 
@@ -50,6 +50,7 @@ def completion_values(
     return found
 
 
+@once_per_model
 @torch.no_grad()
 def takes_block_mask(model: Any) -> bool:
     """Whether the model honours a block mask, tried on its hidden states: a head of zeros would hide a difference."""

@@ -1,5 +1,6 @@
 """The runs of one method, several at a time, each in a process of its own."""
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -50,6 +51,12 @@ def compute(jobs: list[Job], processes: int, journal: Journal) -> None:
             journal.progress(done, len(jobs), "runs")
 
 
+def start_child() -> None:
+    """The imports that were forked are left out of every collection from now on: they would take most of its time."""
+    exit_with_parent()
+    gc.freeze()
+
+
 @contextmanager
 def pool_of(processes: int) -> Iterator[ProcessPoolExecutor]:
     """A fresh process for each run, so that its memory is its own; imports are done once and forked."""
@@ -57,7 +64,7 @@ def pool_of(processes: int) -> Iterator[ProcessPoolExecutor]:
     context.set_forkserver_preload(PRELOADED)
     os.environ[QUIET_VARIABLE] = "1"
     os.environ["POLARS_MAX_THREADS"] = "1"  # runs share the cores among them
-    pool = ProcessPoolExecutor(processes, context, initializer=exit_with_parent, max_tasks_per_child=1)
+    pool = ProcessPoolExecutor(processes, context, initializer=start_child, max_tasks_per_child=1)
     try:
         yield pool
     except BaseException:
