@@ -40,21 +40,23 @@ def win_rates(study: Study, table: pl.DataFrame, path: Path) -> None:
     save(figure, path)
 
 
-def over_optimisation(study: Study, results: Results, path: Path) -> None:
-    """Proxy and gold score by KL, a line per method: its mean over runs at each evaluation."""
-    figure, (left, right) = axes(9, 3.6, 2)
-    points = results.curves.group_by("method", "iteration", maintain_order=True).agg(
-        pl.col("kl", "proxy", "gold").mean()
-    )
-    for method in results.methods:
+def over_optimisation(results: Results, path: Path) -> None:
+    """Proxy and gold score by KL at the smallest beta, where policies go furthest: a line per method, the mean over its
+    runs at each evaluation.
+    """
+    figure, (left, right) = axes(9.5, 3.6, 2)
+    beta = results.curves["beta"].min()
+    columns = [pl.col(name).mean() for name in ("kl", "proxy", "gold")]
+    groups = results.curves.filter(beta=beta).group_by("method", "final", "iteration", maintain_order=True)
+    points = groups.agg(columns).sort("final", "iteration", maintain_order=True)
+    for method in [name for name in results.methods if not name.endswith("_unclipped")]:
         line = points.filter(method=method)
-        colour = COLOURS[study.methods[method].family]
         for ax, column in ((left, "proxy"), (right, "gold")):
-            ax.plot(line["kl"], line[column], color=colour, linewidth=1, marker=".", alpha=0.8)
-            ax.annotate(method, (line["kl"][-1], line[column][-1]), fontsize=5)
+            ax.plot(line["kl"], line[column], linewidth=1, marker=".", label=method)
     for ax, title in ((left, "score by the reward model"), (right, "gold score")):
-        ax.set_title(title)
+        ax.set_title(f"{title}, beta {beta}")
         ax.set_xlabel("KL to the reference, nats per sequence")
+    right.legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save(figure, path)
 
 
@@ -99,6 +101,9 @@ def robustness(results: Results, by_condition: pl.DataFrame, path: Path) -> None
             ax.plot(line["beta"], line["win_rate"], marker=".", label=method)
         ax.set_title(f"flips: {value}")
         ax.set_xlabel("beta")
+    lowest, highest = (by_condition.filter(pl.col("method").is_in(shown))["win_rate"].quantile(q) for q in (0, 1))
+    for ax in panels:
+        ax.set_ylim((lowest or 0.0) - 0.02, (highest or 1.0) + 0.02)
     panels[0].set_ylabel("win-rate")
-    panels[-1].legend(frameon=False, fontsize=6)
+    panels[-1].legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
     save(figure, path)

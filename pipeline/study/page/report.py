@@ -40,7 +40,7 @@ def report(study: Study, journal: Journal) -> None:
         by_condition.write_parquet(scratch / "conditions.parquet")
         plots.win_rates(study, by_method, scratch / "win_rates.svg")
         plots.by_option(study, by_method, scratch / "lambda_and_k.svg")
-        plots.over_optimisation(study, results, scratch / "over_optimisation.svg")
+        plots.over_optimisation(results, scratch / "over_optimisation.svg")
         plots.robustness(results, by_condition, scratch / "robustness.svg")
         text = page(study, results, by_method, found)
         (scratch / "README.md").write_text(text, encoding="utf-8")
@@ -62,7 +62,7 @@ def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Cl
         claims_table(found),
         "![By lambda and by K](lambda_and_k.svg)",
         "## Over-optimisation",
-        "Proxy and gold score by KL; each point is the mean over a method's runs at one evaluation.",
+        "Proxy and gold score by KL at the smallest beta; each point is the mean over a method's runs at one evaluation.",
         "![Proxy and gold by KL](over_optimisation.svg)",
         "## Beta and noise",
         "![Win-rate by beta and flips](robustness.svg)",
