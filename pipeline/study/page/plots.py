@@ -45,14 +45,15 @@ def over_optimisation(results: Results, path: Path) -> None:
     runs at each evaluation.
     """
     figure, (left, right) = axes(9.5, 3.6, 2)
-    beta = results.curves["beta"].min()
+    beta = min(results.curves["beta"].to_list())
     columns = [pl.col(name).mean() for name in ("kl", "proxy", "gold")]
     groups = results.curves.filter(beta=beta).group_by("method", "final", "iteration", maintain_order=True)
     points = groups.agg(columns).sort("final", "iteration", maintain_order=True)
     for method in [name for name in results.methods if not name.endswith("_unclipped")]:
         line = points.filter(method=method)
+        style = "--" if method.startswith("ppo") else "-"
         for ax, column in ((left, "proxy"), (right, "gold")):
-            ax.plot(line["kl"], line[column], linewidth=1, marker=".", label=method)
+            ax.plot(line["kl"], line[column], linestyle=style, linewidth=1, marker=".", label=method)
     for ax, title in ((left, "score by the reward model"), (right, "gold score")):
         ax.set_title(f"{title}, beta {beta}")
         ax.set_xlabel("KL to the reference, nats per sequence")

@@ -62,7 +62,7 @@ def page(study: Study, results: Results, by_method: pl.DataFrame, found: list[Cl
         claims_table(found),
         "![By lambda and by K](lambda_and_k.svg)",
         "## Over-optimisation",
-        "Proxy and gold score by KL at the smallest beta; each point is the mean over a method's runs at one evaluation.",
+        "Proxy and gold score by KL at the smallest beta; a point is the mean over a method's runs at one evaluation.",
         "![Proxy and gold by KL](over_optimisation.svg)",
         "## Beta and noise",
         "![Win-rate by beta and flips](robustness.svg)",
