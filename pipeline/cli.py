@@ -22,6 +22,7 @@ app.add_typer(show_app, name="show")
 
 LONG_PLAN = 40
 
+Policy = Annotated[str, typer.Argument(help="name of an iteration, such as i0003, or of one of `offline`")]
 Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]
 
 
@@ -57,6 +58,7 @@ def train(
 
     show.history(console)
     show.comparison(console, "i0000", done.last)
+    show.offline(console, done.last)
     console.print("Files:")
     show.files(console, done)
 
@@ -76,11 +78,11 @@ def compare(
 
 
 @app.command()
-def export(iteration: Iteration, folder: Annotated[Path, typer.Argument(help="new folder to write")]) -> None:
+def export(policy: Policy, folder: Annotated[Path, typer.Argument(help="new folder to write")]) -> None:
     """Write a policy as one ordinary model folder, any adapter merged into the base."""
     from pipeline.export import export as write
 
-    write(iteration, folder)
+    write(policy, folder)
     print(f"{folder}: loads with AutoModelForCausalLM.from_pretrained({str(folder)!r})")
 
 
@@ -93,6 +95,37 @@ def variance(
     from pipeline.variance import variance as run
 
     run(Console(), out, beta)
+
+
+@app.command()
+def study(
+    name: Annotated[str | None, typer.Argument(help="a folder of pipeline/studies; without it, their names")] = None,
+) -> None:
+    """Compare many methods on many seeds, from one fine-tuned model and one reward model, and write a page on it."""
+    from pipeline.study.runs.settings import names
+
+    if name is None:
+        print("\n".join(names()))
+        return
+    from pipeline.study.flow import run_study
+
+    run_study(Console(), name)
+
+
+@app.command()
+def recipe(
+    name: Annotated[str | None, typer.Argument(help="rlvr or rlhf; without it, what they are")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,
+) -> None:
+    """Set params.yaml to a whole run: where the policy starts, and what it is rewarded for."""
+    from pipeline import recipes
+
+    if name:
+        recipes.change(Console(), name, dry_run=dry_run)
+    elif dry_run:
+        raise StageError("--dry-run: of which recipe? `rloo recipe` lists them")
+    else:
+        recipes.show(Console())
 
 
 @app.command()
@@ -129,9 +162,9 @@ def show_diagnostics() -> None:
 
 @show_app.command("eval")
 def show_eval(
-    before: Annotated[str, typer.Argument()] = "i0000", after: Annotated[str | None, typer.Argument()] = None
+    before: Policy = "i0000", after: Annotated[str | None, typer.Argument(help="another one")] = None
 ) -> None:
-    """Held-out reward of two iterations, part by part (the first and the last, if not given)."""
+    """Held-out reward of two policies, part by part (the first and the last iteration, if not given)."""
     from pipeline import show
 
     show.comparison(Console(), before, after or read_plan().last)

@@ -35,6 +35,11 @@ def check_names(names: Sequence[str], params: Params, scores: pl.DataFrame) -> N
             "remax compares with greedy completions, and this iteration has none: set rollout.greedy to true in "
             "params.yaml and run `dvc repro`, or leave remax out"
         )
+    if "gae" in names and scores["values"].null_count():
+        raise StageError(
+            "gae takes the values of a critic, and the scores of this iteration have none: train with a section "
+            "`critic` in params.yaml, or leave gae out"
+        )
     for name in names:
         try:
             with_estimator(params, name)

@@ -24,7 +24,7 @@ class StageFailedError(StageError):
 
 @dataclass(frozen=True)
 class StageId:
-    """`rollout@i0003`, `history` or `prepare_model` in dvc.yaml: a room and a name."""
+    """`rollout@i0003`, `evaluate_offline@dpo`, `history` or `prepare_model` in dvc.yaml: a room and a name."""
 
     dvc_name: str
     stage: str
@@ -36,7 +36,7 @@ def stage_id(dvc_name: str, last: str) -> StageId:
     if dvc_name == "history":
         return StageId(dvc_name, "history", last)
     if "@" in dvc_name:
-        stage, _, name = dvc_name.partition("@")
+        stage, _, name = dvc_name.replace("_offline@", "@").partition("@")
     else:
         stage, _, name = dvc_name.partition("_")
     return StageId(dvc_name, stage, name)

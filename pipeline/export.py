@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from pipeline.names import check_policy
 from stages.common import paths
 from stages.common.device import Runtime
 from stages.common.errors import StageError
@@ -13,9 +14,10 @@ from stages.common.policy import Models, is_adapter, load_tokenizer
 
 def export(name: str, target: Path) -> None:
     """Merge the adapter (if there is one) into the base and write model and tokenizer to a new folder."""
+    check_policy(name)
     folder = paths.policy(name)
     if not folder.exists():
-        raise StageError(f"{folder} does not exist; the policies are in {folder.parent}")
+        raise StageError(f"{folder} does not exist; `rloo train` makes it")
     if target.exists():
         raise StageError(f"{target} exists already; give a new folder")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,14 @@ BESIDE = {  # how the last column calls what differs from base
     ("score", "rewards", "overlong"): "soft overlong penalty",
     ("advantage", "normalise"): "batch normalisation",
     ("advantage", "clip"): "advantages clipped",
+    ("critic",): "critic",
 }
-OPTIONS = {"moving_average": "form", "grpo": "std", "reinforce_pp": "baseline"}  # the one that says most of each
+OPTIONS = {
+    "moving_average": "form",
+    "grpo": "std",
+    "reinforce_pp": "baseline",
+    "gae": "lam",
+}  # the one that says most of each
 
 
 def _estimator(of: dict[Key, Any]) -> str:

@@ -71,7 +71,7 @@ def _blanks(raw: Any) -> dict[str, Any]:
     prompts, tokens = (get(raw, ("rollout", name)) for name in ("prompts_per_iteration", "max_new_tokens"))
     prompts, tokens = (value if isinstance(value, int) else 1 for value in (prompts, tokens))
     rewards = get(raw, ("score", "rewards"))
-    names = [name for name in rewards if not _is_penalty(rewards[name])] if isinstance(rewards, dict) else []
+    names = [name for name in rewards if not is_penalty(rewards[name])] if isinstance(rewards, dict) else []
     return {
         "<4 * rollout.prompts_per_iteration>": 4 * prompts,
         "<first of score.rewards>": next(iter(names), None),  # not the penalty: lengths differ without any signal
@@ -80,7 +80,8 @@ def _blanks(raw: Any) -> dict[str, Any]:
     }
 
 
-def _is_penalty(reward: Any) -> bool:
+def is_penalty(reward: Any) -> bool:
+    """Whether it is the reward that presets write, and not one of the user's under its name."""
     return bool(get(reward, ("function",)) == PENALTY)
 
 
@@ -96,8 +97,8 @@ def changes(raw: Any, preset: Preset, source: str) -> dict[Key, Any]:
     wanted = {key: _filled(value, blanks) for key, value in preset.settings.items()}
     mine = get(raw, OVERLONG)
     if wanted[OVERLONG] is None:
-        wanted[OVERLONG] = ABSENT if _is_penalty(mine) else mine
-    elif mine is not ABSENT and not _is_penalty(mine):
+        wanted[OVERLONG] = ABSENT if is_penalty(mine) else mine
+    elif mine is not ABSENT and not is_penalty(mine):
         raise ParamsError(
             f"{source}: {'.'.join(OVERLONG)} is not {PENALTY}; {preset.name} adds that under this name: rename yours"
         )

@@ -12,9 +12,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from pipeline.door import Outcome, StageId
 from pipeline.follow import followed
+from pipeline.show.offline import how_trained
 from stages.common import paths
 from stages.common.journal import seconds_of
-from stages.common.paths import iteration_number
+from stages.common.params_file import load_params
+from stages.common.paths import is_iteration, iteration_number
 from stages.common.tables import PROMPTS, read_table
 from stages.history.alarms import Alarm
 from stages.history.rows import training_row
@@ -77,7 +79,7 @@ class Screen:
         """Stages that were computed speak through their iteration's line; the others are counted."""
         if outcome == "computed":
             seconds = seconds_of(stage.stage, stage.name)
-            if stage.stage in ("prepare", "sft", "preferences", "reward_model", "history"):
+            if stage.stage in ("prepare", "sft", "preferences", "reward_model", "offline", "history"):
                 self.console.print(f"{stage.dvc_name:18} {seconds:5.1f} s")
         else:
             self.found.append(stage.dvc_name)
@@ -98,7 +100,7 @@ class Screen:
         self.console.print(
             f"[bold]{name}  held-out reward {found['reward']:.3f} "
             f"\\[{found['reward_low']:.3f}, {found['reward_high']:.3f}][/bold] "
-            f"after {iteration_number(name)} iterations, {found['n_prompts']} prompts, "
+            f"after {_training(name)}, {found['n_prompts']} prompts, "
             f"length {found['completions/mean_length']:.1f}"
         )
 
@@ -115,3 +117,10 @@ class Screen:
     def alarms(self, name: str, alarms: list[Alarm]) -> None:
         for alarm in alarms:
             self.console.print(f"[bold red]{name}  alarm, {alarm.name}: {alarm.text}[/bold red]")
+
+
+def _training(name: str) -> str:
+    """What came before an evaluation."""
+    if is_iteration(name):
+        return f"{iteration_number(name)} iterations"
+    return how_trained(name, load_params().offline[name])

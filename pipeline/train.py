@@ -4,47 +4,23 @@ The flow holds no science and no state of its own: what it does is what `dvc rep
 and tables for people. Either can finish what the other began.
 """
 
-import os
-import signal
-import sys
-import threading
-import time
-
-import psutil
-
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")  # the UI gets the log lines
-os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "60")
-
-from prefect import flow, task
-
 from pipeline import artifacts
-from pipeline.door import Outcome, StageId, check_project, reproduce, stage_id, use_this_python
+from pipeline.door import Outcome, StageId, check_project, stage_id
+from pipeline.orchestration import flow, get_ready, reproduced, task
 from pipeline.plan import Plan, make_plan, read_plan, write_plan
 from pipeline.screen import Screen
 from pipeline.watch import Watch
 from pipeline.worker import resident_worker
-from stages.common.errors import StageError
-from stages.common.journal import QUIET_VARIABLE
 from stages.common.params_file import load_params
-from stages.common.paths import INITIAL
-
-EXIT_SECONDS = 10.0
+from stages.common.paths import INITIAL, is_iteration
 
 
 @task(name="stage", task_run_name="{dvc_name}", persist_result=False)
 def run_stage(dvc_name: str, last: str, number: int) -> Outcome:
     """One stage of dvc.yaml; `number` is its place in the run, for the progress bar."""
     stage = stage_id(dvc_name, last)
-    screen = Screen.current()
-    with screen.stage(stage, number), artifacts.progress(stage):
-        try:
-            outcome = reproduce(stage)
-        except StageError as error:
-            leave_within(EXIT_SECONDS, str(error))
-            raise
-    screen.finished(stage, outcome)
+    outcome = reproduced(stage, number)
+    Screen.current().finished(stage, outcome)
     return outcome
 
 
@@ -54,13 +30,19 @@ def preparation() -> list[str]:
     return [
         *("prepare_model", "prepare_prompts", "prepare_options", "sft_demonstrations", "sft_policy"),
         *(f"{stage}@{name}" for name in reward_models for stage in ("preferences", "reward_model")),
-        *("prepare_policy", "prepare_acceptance"),
+        *("prepare_policy", "critic_initial", "prepare_acceptance"),
     ]
 
 
+def comparators() -> list[str]:
+    """The stages of the policies that are trained on pairs alone."""
+    parts = ("offline", "evaluate_offline", "judge_offline")
+    return [f"{stage}@{name}" for name in load_params().offline for stage in parts]
+
+
 def stages_in_order(plan: Plan) -> list[StageId]:
-    """All stages of the plan as they run: preparation, iteration after iteration, history."""
-    names = [*preparation(), *plan.stages_of(INITIAL)]
+    """All stages of the plan as they run: preparation, comparators, iteration after iteration, history."""
+    names = [*preparation(), *plan.stages_of(INITIAL), *comparators()]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]
@@ -91,44 +73,20 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
         screen.evaluation(stage.name)
     elif stage.stage == "judge":
         screen.verdict(stage.name)
-    if stage.stage in ("update", "judge"):  # an evaluation is followed by its verdict
+    of_iteration = is_iteration(stage.name)  # alarms compare an iteration with those before it
+    if of_iteration and stage.stage in ("update", "judge"):  # an evaluation is followed by its verdict
         alarms = watch.look(stage.name, evaluated=stage.stage == "judge")
         screen.alarms(stage.name, alarms)
         artifacts.alarms(stage.name, alarms)
         watch.stop_at(stage.name, alarms)
 
 
-def leave_within(seconds: float, reason: str) -> None:
-    """End this process and its children if it has not ended by then.
-
-    Ctrl-C ends the temporary Prefect server as well, and Prefect would then try for ever to report to it.
-    """
-
-    def leave() -> None:
-        time.sleep(seconds)
-        for child in psutil.Process().children(recursive=True):
-            child.kill()
-        print(f"rloo: {reason}", file=sys.stderr, flush=True)
-        os._exit(1)
-
-    threading.Thread(target=leave, daemon=True).start()
-
-
-def interrupt(*_: object) -> None:
-    """Ctrl-C: an orderly end, and soon."""
-    leave_within(EXIT_SECONDS, "interrupted")
-    raise KeyboardInterrupt
-
-
 def train(iterations: int | None) -> Plan:
     """Run the flow for the plan as it stands, or for another number of iterations."""
     check_project()
-    use_this_python()
-    os.environ[QUIET_VARIABLE] = "1"  # what a stage has to say is shown here
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly exit, which stops Prefect's temporary server
+    get_ready()
     plan = read_plan()
     if iterations is not None:
         plan = make_plan(iterations, plan.evaluate_every)
-    signal.signal(signal.SIGINT, interrupt)
     train_flow(plan.iterations, plan.evaluate_every)
     return plan

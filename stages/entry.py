@@ -10,7 +10,7 @@ from stages.common.files import sweep_partial
 from stages.common.journal import journalled
 from stages.common.params import Compute
 from stages.common.params_file import load_params
-from stages.common.paths import iteration_number
+from stages.common.paths import is_iteration, iteration_name, iteration_number
 
 if TYPE_CHECKING:
     from stages.common.device import Runtime
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 PARTS = {  # of the stages that come before the first iteration
     "prepare": ("model", "prompts", "options", "policy", "acceptance"),
     "sft": ("demonstrations", "policy"),
+    "critic": ("initial",),
 }
 OF_REWARD_MODELS = ("preferences", "reward_model")  # stages that have the name of one of `reward_models`
+OF_OFFLINE = ("offline",)  # that have the name of one of `offline`; `evaluate` and `judge` take these names, too
 OF_ITERATIONS = ("rollout", "score", "advantage", "diagnose", "update", "evaluate", "judge", "history")
-STAGES = (*PARTS, *OF_REWARD_MODELS, *OF_ITERATIONS)
+STAGES = (*PARTS, *OF_REWARD_MODELS, *OF_OFFLINE, *OF_ITERATIONS)
+OF_ANY_POLICY = frozenset({"evaluate", "judge"})
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
 
 
@@ -46,7 +49,7 @@ def check_name(stage: str, name: str) -> None:
         raise StageError(f"no stage {stage!r}; stages are {', '.join(STAGES)}")
     if stage in PARTS and name not in PARTS[stage]:
         raise StageError(f"{stage} has the parts {', '.join(PARTS[stage])}, not {name!r}")
-    if stage in OF_ITERATIONS:
+    if stage in OF_ITERATIONS and (is_iteration(name) or stage not in OF_ANY_POLICY):
         iteration_number(name)
 
 
@@ -57,6 +60,10 @@ def run_stage(stage: str, name: str) -> None:
         params = load_params()
         if stage in OF_REWARD_MODELS and name not in params.reward_models:
             raise StageError(f"params.yaml: reward_models has no {name!r}")
+        is_offline = stage in OF_OFFLINE or (stage in OF_ANY_POLICY and not is_iteration(name))
+        if is_offline and name not in params.offline:
+            known = "" if stage in OF_OFFLINE else f"; iterations have names like {iteration_name(3)}"
+            raise StageError(f"params.yaml: offline has no {name!r}{known}")
         sweep_partial()
         room = import_module(f"stages.{stage}.run")
         if stage in WITHOUT_MODELS:

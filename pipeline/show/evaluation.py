@@ -1,4 +1,4 @@
-"""Held-out reward of two iterations, part by part."""
+"""Held-out reward of two policies, part by part."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.plan import read_plan
+from pipeline.names import check_evaluated
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -20,7 +20,7 @@ from stages.evaluate.bootstrap import bootstrap_interval
 def read_evaluation(name: str) -> dict[str, Any]:
     path = paths.evaluation(name)
     if not path.exists():
-        raise StageError(f"{path} does not exist: {name} is not evaluated (yet); see `evaluated` in pipeline/plan.yaml")
+        raise StageError(f"{path} does not exist: {name} is not evaluated yet; `rloo train` does that")
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
@@ -44,8 +44,7 @@ def paired_gain(before: str, after: str) -> tuple[float, float, float]:
 def comparison(console: Console, before: str, after: str) -> None:
     """Held-out reward before and after, in all and part by part."""
     for name in (before, after):
-        if name not in read_plan().evaluated:  # files of another plan may still lie there, made with other params
-            raise StageError(f"{name} is not evaluated in pipeline/plan.yaml: {', '.join(read_plan().evaluated)} are")
+        check_evaluated(name)
     first, last = read_evaluation(before), read_evaluation(after)
     table = Table(title=f"Held-out reward, {first['n_prompts']} prompts that training never saw")
     table.add_column("")
@@ -70,8 +69,8 @@ def comparison(console: Console, before: str, after: str) -> None:
     table.add_row(
         "reward",
         str(first["n_prompts"]),
-        _interval(first),
-        _interval(last),
+        interval(first, "reward"),
+        interval(last, "reward"),
         f"{gain:+.3f} [{low:+.3f}, {high:+.3f}]",
         style="bold",
     )
@@ -81,5 +80,5 @@ def comparison(console: Console, before: str, after: str) -> None:
     )
 
 
-def _interval(found: dict[str, Any]) -> str:
-    return f"{found['reward']:.3f} [{found['reward_low']:.3f}, {found['reward_high']:.3f}]"
+def interval(found: dict[str, Any], key: str) -> str:
+    return f"{found[key]:.3f} [{found[f'{key}_low']:.3f}, {found[f'{key}_high']:.3f}]"

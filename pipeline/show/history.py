@@ -54,6 +54,12 @@ DIAGNOSTICS = {
         "importance/outside": "truncated",
         "kl_loss": "KL loss",
     },
+    "The critic: loss, and the share of the returns' variance that its values explain": {
+        "iteration": "it",
+        "value_loss": "value loss",
+        "explained_variance": "explained",
+        "value_clip": "clipped",
+    },
     "Share of the gradient's norm by quartile of completion length, tokens summed": {
         "iteration": "it",
         **{f"grad_share/sequence_sum/q{number}": name for number, name in QUARTERS.items()},

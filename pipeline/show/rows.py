@@ -22,6 +22,7 @@ BASELINES = {
     "reinforce_pp": "mean score that is taken off",
     "opo": "mean score of its group, weighted by length",
     "max_rl": "mean score of its group",
+    "gae": "value before the first token",
 }
 
 
@@ -68,7 +69,8 @@ def _advantage(row: dict[str, Any]) -> str:
     whole, by_token = f"{text(row['advantage'])}, by {row['estimator']}", row["token_advantages"]
     if by_token is None:
         return whole
-    return f"{whole}; with the KL to go {by_token[0]:.3f} at the first token, {by_token[-1]:.3f} at the last"
+    what = "by token" if row["estimator"] == "gae" else "with the KL to go"
+    return f"{whole}; {what} {by_token[0]:.3f} at the first token, {by_token[-1]:.3f} at the last"
 
 
 def _score(row: dict[str, Any]) -> str:

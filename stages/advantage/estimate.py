@@ -4,6 +4,7 @@ import polars as pl
 
 from stages.advantage.batch_mean import batch_mean
 from stages.advantage.dr_grpo import dr_grpo
+from stages.advantage.gae import gae
 from stages.advantage.grpo import grpo
 from stages.advantage.max_rl import max_rl
 from stages.advantage.moving_average import Carried, baseline_of, moving_average
@@ -18,8 +19,14 @@ from stages.common.params import Advantage
 CENTRED = frozenset({"rloo", "grpo", "dr_grpo", "max_rl"})  # their advantages sum to 0 in each group
 
 
-def estimate(samples: pl.DataFrame, greedy: pl.DataFrame, carried: Carried, options: Advantage) -> pl.DataFrame:
-    """Samples with `baseline` and `advantage`. `greedy` (for remax) and `carried` (for moving_average) may be empty."""
+def estimate(
+    samples: pl.DataFrame, greedy: pl.DataFrame, carried: Carried, options: Advantage, token_beta: float = 0.0
+) -> pl.DataFrame:
+    """Samples with `baseline` and `advantage`; by gae with `token_advantages` and `returns`, too.
+
+    `greedy` (for remax) and `carried` (for moving_average) may be empty. `token_beta`: weight of the KL as a penalty on
+    each token, which gae takes into the rewards.
+    """
     match options.estimator:
         case "rloo":
             return rloo(samples)
@@ -43,3 +50,5 @@ def estimate(samples: pl.DataFrame, greedy: pl.DataFrame, carried: Carried, opti
             return opo(samples)
         case "max_rl":
             return max_rl(samples)
+        case "gae":
+            return gae(samples, options.gae, token_beta)

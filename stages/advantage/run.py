@@ -9,7 +9,7 @@ from stages.advantage.steps import clip, normalise
 from stages.advantage.token_kl import reward_to_go
 from stages.common import paths
 from stages.common.errors import StageError
-from stages.common.gate import check_advantages, check_centred, check_finite, check_same_keys
+from stages.common.gate import check_advantages, check_centred, check_finite, check_returns, check_same_keys
 from stages.common.journal import Journal
 from stages.common.params import Advantage, Params
 from stages.common.tables import ADVANTAGES, GROUP, KEY, SCORES, TableError, read_table, write_table
@@ -22,15 +22,18 @@ def advantage_table(scores: pl.DataFrame, params: Params, carried: Carried) -> p
     described = describe_groups(needed_columns(scores, params.advantage), params.advantage)
     counted = (pl.col("kind") == "sample") & pl.col("accepted")
     greedy = described.filter(pl.col("kind") == "greedy")
-    estimated = estimate(described.filter(counted), greedy, carried, params.advantage)
+    to_go = params.score.kl.beta_in("reward_to_go")
+    estimated = estimate(described.filter(counted), greedy, carried, params.advantage, to_go)
     check_finite(estimated)
     if params.advantage.estimator in CENTRED:
         check_centred(estimated)
-    shaped = shape(estimated.with_columns(token_advantages=NONE), params)
+    shaped = shape(with_token_columns(estimated), params)
     together = pl.concat([shaped, described.filter(~counted)], how="diagonal")
     decided = decide_loss(together, params.advantage.estimator)
     check_same_keys(decided, scores, "advantages", "scores")
     check_advantages(decided)
+    if params.advantage.estimator == "gae":
+        check_returns(decided)
     return hand_on(decided, estimated["score"], carried, params).select(list(ADVANTAGES))
 
 
@@ -39,8 +42,14 @@ def needed_columns(scores: pl.DataFrame, options: Advantage) -> pl.DataFrame:
     outcome = "task_reward" if options.outcome_reward is None else f"reward/{options.outcome_reward}"
     if outcome not in scores.columns:
         raise TableError(f"scores: no column {outcome}, which advantage.outcome_reward names; score again")
-    columns = (*KEY, "task_reward", "score", "accepted", "token_kl", "ref_logprobs")
+    columns = (*KEY, "task_reward", "score", "accepted", "token_kl", "ref_logprobs", "values")
     return scores.select(*columns, length=pl.col("ref_logprobs").list.len(), outcome=pl.col(outcome))
+
+
+def with_token_columns(estimated: pl.DataFrame) -> pl.DataFrame:
+    """With `token_advantages` and `returns`, null where the estimator gives none."""
+    absent = [name for name in ("token_advantages", "returns") if name not in estimated.columns]
+    return estimated.with_columns(NONE.alias(name) for name in absent)
 
 
 def hand_on(table: pl.DataFrame, scores: pl.Series, carried: Carried, params: Params) -> pl.DataFrame:
@@ -57,8 +66,9 @@ def hand_on(table: pl.DataFrame, scores: pl.Series, carried: Carried, params: Pa
 
 
 def shape(estimated: pl.DataFrame, params: Params) -> pl.DataFrame:
-    """The named steps after the estimator, those that are on."""
-    if beta := params.score.kl.beta_in("reward_to_go"):
+    """The named steps after the estimator, those that are on. To gae the KL of the tokens is a reward already."""
+    beta = params.score.kl.beta_in("reward_to_go")
+    if beta and params.advantage.estimator != "gae":
         estimated = reward_to_go(estimated, beta)
     if params.advantage.normalise == "batch":
         estimated = normalise(estimated)

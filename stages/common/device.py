@@ -1,5 +1,6 @@
 """Device, precision, threads and determinism, set once per process before a model is loaded."""
 
+import gc
 import os
 from dataclasses import dataclass
 
@@ -43,3 +44,10 @@ def set_up(compute: Compute) -> Runtime:
     if dtype == "auto":
         dtype = "bfloat16" if device.type == "cuda" else "float32"
     return Runtime(device, getattr(torch, dtype))
+
+
+def release() -> None:
+    """Free what nothing uses any more: adapters, their models and optimizers are in cycles until a collection."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

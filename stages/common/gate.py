@@ -46,6 +46,33 @@ def check_scores(frame: pl.DataFrame) -> None:
     refuse(frame, ~pl.col("score").fill_null(0.0).is_finite(), table, "score is finite")
 
 
+def check_values(frame: pl.DataFrame) -> None:
+    """Every row has values of a critic."""
+    none = "values of a critic: these scores were made without one; score again with a section `critic`"
+    refuse(frame, pl.col("values").is_null(), "scores", none)
+
+
+def check_token_values(frame: pl.DataFrame) -> None:
+    """A row with values has one for each token, and they are finite."""
+    found = frame.filter(pl.col("values").is_not_null())
+    refuse(found, pl.col("values").list.len() != pl.col("length"), "scores", "one value for each token")
+    refuse(found, ~_all_finite("values"), "scores", "values are finite")
+
+
+def _all_finite(column: str) -> pl.Expr:
+    return pl.col(column).list.eval(pl.element().is_finite().fill_null(value=False)).list.all()
+
+
+def check_returns(frame: pl.DataFrame) -> None:
+    """Returns exactly where there is a token advantage, one for each token as there are values, and finite."""
+    table, returns = "advantages", pl.col("returns")
+    refuse(frame, returns.is_null() != pl.col("token_advantages").is_null(), table, "returns of every row in the loss")
+    found = frame.filter(returns.is_not_null())
+    for other in ("token_advantages", "values"):
+        refuse(found, returns.list.len() != pl.col(other).list.len(), table, f"one return for each of {other}")
+    refuse(found, ~_all_finite("returns"), table, "returns are finite")
+
+
 def check_same_keys(frame: pl.DataFrame, other: pl.DataFrame, table: str, other_table: str) -> None:
     """Both tables speak of exactly the same rows."""
     for left, right, name in ((frame, other, other_table), (other, frame, table)):

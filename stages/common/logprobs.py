@@ -5,7 +5,9 @@ Dimension suffixes: L tokens of a packed row, T its predicted tokens, V vocabula
 """
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,23 +15,29 @@ from torch import Tensor
 from stages.common.packing import Group, PackedRow, block_mask, pack
 
 PROBE_TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.5}  # rounding of one unit in the last place of a logit
+PROBE = [Group([1, 2, 3], [[4, 5], [6, 7]], [0, 1]), Group([3, 1], [[2, 2]], [2])]
 
 
-def row_logits(model: Any, row: PackedRow) -> Tensor:
-    """Logits [T, V], in float32 or better, that predict the row's completion tokens."""
+def row_inputs(model: Any, row: PackedRow) -> dict[str, Any]:
+    """What a model's forward pass takes to read a packed row: ids, positions, and a block mask where one is needed."""
     device = next(model.parameters()).device
     mask = None
     if not row.is_plain:
         allowed = block_mask(row, device)
         mask = torch.zeros_like(allowed, dtype=model.dtype).masked_fill(~allowed, torch.finfo(model.dtype).min)
-    output = model(
-        input_ids=torch.tensor([row.ids_L], device=device),
-        position_ids=torch.tensor([row.positions_L], device=device),
-        attention_mask=mask,
-        logits_to_keep=torch.tensor(row.predict_T, device=device),
-        use_cache=False,
-    )
-    logits_TV: Tensor = output.logits[0]
+    return {
+        "input_ids": torch.tensor([row.ids_L], device=device),
+        "position_ids": torch.tensor([row.positions_L], device=device),
+        "attention_mask": mask,
+        "use_cache": False,
+    }
+
+
+def row_logits(model: Any, row: PackedRow) -> Tensor:
+    """Logits [T, V], in float32 or better, that predict the row's completion tokens."""
+    inputs = row_inputs(model, row)
+    keep_T = torch.tensor(row.predict_T, device=inputs["input_ids"].device)
+    logits_TV: Tensor = model(**inputs, logits_to_keep=keep_T).logits[0]
     return logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
 
 
@@ -79,6 +87,27 @@ def completion_logprobs(
     return found
 
 
+def has_full_attention(model: Any) -> bool:
+    """Whether the model's config speaks of full attention in every layer."""
+    config = model.config.get_text_config()
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    return layers == {"full_attention"} and not getattr(config, "sliding_window", None)
+
+
+def once_per_model(probe: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Ask a model once while it is held: what it honours lies in its code and config, not in its weights."""
+    known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+    @wraps(probe)
+    def asked(model: Any) -> bool:
+        if model not in known:
+            known[model] = probe(model)
+        return known[model]
+
+    return asked
+
+
+@once_per_model
 @torch.no_grad()
 def takes_block_mask(model: Any) -> bool:
     """Whether the model honours a block mask: asked of its config first, then tried on a few tokens.
@@ -86,14 +115,11 @@ def takes_block_mask(model: Any) -> bool:
     Sliding windows, recurrent layers and position biases built from the mask's shape do not; such models get one
     completion per row, which needs no mask.
     """
-    config = model.config.get_text_config()
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if layers != {"full_attention"} or getattr(config, "sliding_window", None):
+    if not has_full_attention(model):
         return False
-    probe = [Group([1, 2, 3], [[4, 5], [6, 7]], [0, 1]), Group([3, 1], [[2, 2]], [2])]
-    plain = completion_logprobs(model, probe, 1.0, 64, one_by_one=True)
+    plain = completion_logprobs(model, PROBE, 1.0, 64, one_by_one=True)
     try:
-        packed = completion_logprobs(model, probe, 1.0, 64)
+        packed = completion_logprobs(model, PROBE, 1.0, 64)
     except (ValueError, TypeError, RuntimeError):  # a model that builds its own mask from the shape of a padding mask
         return False
     tolerance = PROBE_TOLERANCE[model.dtype]

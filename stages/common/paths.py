@@ -16,12 +16,14 @@ PROMPTS = DATA / "prompts.parquet"
 ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"
 HISTORY_CSV = DATA / "history.csv"
+OVER_OPTIMISATION_CSV = DATA / "over_optimisation.csv"
 SECONDS_CSV = DATA / "seconds.csv"
 LOGS = DATA / "logs"
 PLAN = Path("pipeline/plan.yaml")
 PARTIAL = DATA / ".partial"
 
 INITIAL = "i0000"
+NO_ITERATION = -1
 
 
 def iteration_name(number: int) -> str:
@@ -34,6 +36,11 @@ def iteration_number(name: str) -> int:
     if not re.fullmatch(r"i[0-9]{4,}", name) or iteration_name(int(name[1:])) != name:
         raise StageError(f"{name!r} is not the name of an iteration; names look like {iteration_name(3)}")
     return int(name[1:])
+
+
+def iteration_column(name: str) -> int:
+    """What the column `iteration` of a policy's tables holds: -1 for a policy of `offline`, which has none."""
+    return iteration_number(name) if is_iteration(name) else NO_ITERATION
 
 
 def previous(name: str) -> str:
@@ -65,8 +72,14 @@ def reward_steps(name: str) -> Path:
     return DATA / "reward_models" / f"{name}.parquet"
 
 
+def is_iteration(name: str) -> bool:
+    """`i0003`, and not the name of a policy of `offline`."""
+    return re.fullmatch(r"i[0-9]{4,}", name) is not None
+
+
 def iteration(name: str) -> Path:
-    return DATA / "iterations" / name
+    """The tables of an iteration, or of the policy `name` of `offline`."""
+    return DATA / ("iterations" if is_iteration(name) else "offline") / name
 
 
 def rollouts(name: str) -> Path:
@@ -83,6 +96,10 @@ def advantages(name: str) -> Path:
 
 def steps(name: str) -> Path:
     return iteration(name) / "steps.parquet"
+
+
+def critic_steps(name: str) -> Path:
+    return iteration(name) / "critic_steps.parquet"
 
 
 def gradient_shares(name: str) -> Path:
@@ -106,7 +123,12 @@ def generations(name: str) -> Path:
 
 
 def policy(name: str) -> Path:
-    return DATA / "policies" / name
+    return DATA / "policies" / name if is_iteration(name) else iteration(name) / "policy"
+
+
+def critic(name: str) -> Path:
+    """The critic's checkpoint and optimizer state; the folder is there without a critic, too, as DVC wants it."""
+    return DATA / "critics" / name
 
 
 def optimizer(name: str) -> Path:

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from stages.common.critic import Critic, critic_hash, described, load_critic
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
@@ -68,6 +69,7 @@ class Models:
         self._policy: tuple[str, Any] | None = None
         self._config: bytes | None = None  # of the adapter that is built into the base
         self._rewards: dict[Path, tuple[str, tuple[Any, Any]]] = {}
+        self._critic: tuple[str, Critic] | None = None
 
     def base(self) -> Any:
         """The model in `data/reference`."""
@@ -125,6 +127,22 @@ class Models:
             self._rewards[folder] = (found, load_reward_folder(folder, self.runtime))
         return self._rewards[folder][1]
 
+    def critic(self, folder: Path) -> Critic | None:
+        """The critic in a folder, a model of its own beside the policy; None: the run has none."""
+        if described(folder) is None:
+            self._critic = None
+            return None
+        found = critic_hash(folder)
+        if self._critic is None or self._critic[0] != found:
+            self._critic = None  # free the old weights before the new ones are read
+            self._critic = (found, load_critic(folder, self.runtime))
+        return self._critic[1]
+
+    def critic_changed(self, folder: Path | None) -> None:
+        """The held critic is being trained (None), or is now what lies in `folder`."""
+        assert self._critic is not None
+        self._critic = ("" if folder is None else critic_hash(folder), self._critic[1])
+
     @contextmanager
     def reference(self) -> Iterator[Any]:
         """The reference policy: the base, with any adapter off."""
@@ -146,8 +164,10 @@ def _load_adapter(model: Any, folder: Path) -> None:
         raise PolicyError(f"{folder}: adapter weights {result.unexpected_keys[:3]} do not fit the base model")
 
 
-def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM") -> Any:
-    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed; `task` is peft's name for it."""
+def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM", source: Path = REFERENCE) -> Any:
+    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed, on a model that lies in `source`; `task`
+    is peft's name for what it is for.
+    """
     torch.manual_seed(seed)
     depth = base.config.get_text_config().num_hidden_layers
     if lora.last_layers is not None and lora.last_layers > depth:
@@ -158,7 +178,7 @@ def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM"
         target_modules=lora.targets,
         layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
         task_type=task,
-        base_model_name_or_path=str(REFERENCE),
+        base_model_name_or_path=str(source),
     )
     try:
         return get_peft_model(base, config).eval()
@@ -185,14 +205,14 @@ def save_adapter_weights(model: Any, folder: Path) -> None:
     save_file(state, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
 
 
-def save_new_adapter(model: Any, folder: Path) -> None:
-    """Write a fresh adapter with a config whose bytes do not depend on Python's set order."""
+def save_new_adapter(model: Any, folder: Path, base: Path = REFERENCE) -> None:
+    """Write a fresh adapter over `base` with a config whose bytes do not depend on Python's set order."""
     folder.mkdir(parents=True)
     config = {
         key: sorted(value) if isinstance(value, (set, list)) else value
         for key, value in model.peft_config["default"].to_dict().items()
     }
-    config |= {"base_model_name_or_path": str(REFERENCE), "inference_mode": True}
+    config |= {"base_model_name_or_path": str(base), "inference_mode": True}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
     save_adapter_weights(model, folder)
 

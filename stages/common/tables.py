@@ -16,7 +16,7 @@ GROUP = ("iteration", "prompt_id")
 BATCH = ("iteration",)
 
 KEY_SCHEMA: Schema = {
-    "iteration": pl.Int32(),
+    "iteration": pl.Int32(),  # of a policy of `offline`, which has none: -1
     "prompt_id": pl.String(),
     "sample": pl.Int16(),
     "kind": pl.String(),  # sample | greedy
@@ -99,6 +99,7 @@ SCORES: Schema = {
     "kl": pl.Float64(),
     "token_kl": pl.List(pl.Float32()),  # k1 of each token
     "score": pl.Float64(),
+    "values": pl.List(pl.Float32()),  # of the critic, before each token; null: no critic
     "entropy": pl.Float32(),
     "accepted": pl.Boolean(),
     "in_baseline": pl.Boolean(),
@@ -118,6 +119,8 @@ ADVANTAGES: Schema = {
     "in_loss": pl.Boolean(),
     "reason": pl.String(),
     "ref_logprobs": pl.List(pl.Float32()),  # where the KL is in the loss; null elsewhere
+    "values": pl.List(pl.Float32()),  # of the critic; null: no critic
+    "returns": pl.List(pl.Float32()),  # what the critic learns; null: no critic
     "carried": pl.List(pl.Float64()),  # what a moving average hands to the next iteration; null: nothing
     "carried_form": pl.String(),  # all | window | ema
 }
@@ -147,6 +150,36 @@ STEPS: Schema = {
     "entropy": pl.Float64(),
 }
 
+CRITIC_STEPS: Schema = {
+    "iteration": pl.Int32(),
+    "step": pl.Int32(),
+    "epoch": pl.Int32(),
+    "optimizer_step": pl.Int64(),  # counted over the whole run, pretraining included
+    "rows": pl.Int32(),
+    "tokens": pl.Int64(),
+    "value_loss": pl.Float64(),  # half the mean square over tokens, clipped as the options say
+    "value_clip": pl.Float64(),  # share of the tokens whose clipped loss counted
+    "value_mean": pl.Float64(),
+    "return_mean": pl.Float64(),
+    "explained_variance": pl.Float64(),  # of the returns, by the values before the step; null: returns are equal
+    "grad_norm": pl.Float64(),
+    "learning_rate": pl.Float64(),  # null: nothing had a gradient, and no step was taken
+}
+
+OFFLINE_STEPS: Schema = {
+    "step": pl.Int32(),  # 0: before the first
+    "epoch": pl.Int32(),
+    "pairs": pl.Int32(),
+    "tokens": pl.Int64(),  # completion tokens of both answers
+    "loss": pl.Float64(),  # nats per pair; null at step 0
+    "accuracy": pl.Float64(),  # share of the step's pairs whose chosen answer has the higher implicit reward
+    "difference": pl.Float64(),  # mean of the difference of the implicit rewards
+    "grad_norm": pl.Float64(),
+    "learning_rate": pl.Float64(),
+    "heldout_loss": pl.Float64(),  # at step 0 and at an epoch's end
+    "heldout_accuracy": pl.Float64(),
+}
+
 GRADIENT_SHARES: Schema = {
     "iteration": pl.Int32(),
     "reduction": pl.String(),  # sequence_sum | response_mean | token_mean
@@ -172,7 +205,7 @@ GENERATIONS: Schema = {
 
 
 JUDGED: Schema = {
-    "iteration": pl.Int32(),
+    "iteration": pl.Int32(),  # of a policy of `offline`, which has none: -1
     "prompt_id": pl.String(),
     "sample": pl.Int16(),
     "outcome": pl.Float64(),  # 1: won against the initial policy, 0: lost, .5: tie; null: no verdict

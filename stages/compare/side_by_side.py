@@ -16,6 +16,8 @@ def with_estimator(params: Params, estimator: str) -> Params:
     """The same params with another estimator, its options as they stand; checked like params.yaml."""
     raw = params.model_dump()
     raw["advantage"]["estimator"] = estimator
+    if estimator != "gae":
+        raw["critic"] = None  # which only gae has a use for
     return Params.model_validate(raw)
 
 

@@ -1,6 +1,7 @@
 """Stage `evaluate`: a policy -> eval.json and generations.parquet, on the held-out prompts.
 
-A sample's seed does not depend on the iteration, so that two policies are compared on the same random numbers.
+The policy is that of an iteration or of `offline`. A sample's seed does not depend on which, so that two policies are
+compared on the same random numbers.
 """
 
 import json
@@ -27,7 +28,7 @@ from stages.score.run import add_reference
 
 def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
     """Completions of the held-out prompts, one row each, with the prompts' columns."""
-    count, iteration = params.evaluate.samples_per_prompt, paths.iteration_number(name)
+    count, iteration = params.evaluate.samples_per_prompt, paths.iteration_column(name)
     ids = prompts["prompt_id"].to_list()
     requests = [
         Request(prompt_ids, [seed_of(params.seed, "evaluate", prompt_id, s) for s in range(count)])

@@ -55,6 +55,12 @@ def ratio_metrics(steps: pl.DataFrame) -> dict[str, Any]:
     }
 
 
+def critic_metrics(steps: pl.DataFrame) -> dict[str, Any]:
+    """Means over the critic's steps of an iteration; nothing without a critic."""
+    names = ("value_loss", "value_clip", "explained_variance")
+    return {name: steps[name].mean() for name in names} if steps.height else {}
+
+
 def token_metrics(rollouts: pl.DataFrame) -> dict[str, Any]:
     """Completion tokens of the iteration: all that were sampled (greedy ones too), and those that may be trained on."""
     accepted = rollouts.filter((pl.col("kind") == "sample") & pl.col("accepted"))

@@ -10,6 +10,7 @@ from stages.common import paths
 from stages.common.params import Alarms
 from stages.common.tables import (
     ADVANTAGES,
+    CRITIC_STEPS,
     GRADIENT_SHARES,
     GROUP,
     KEY,
@@ -20,7 +21,14 @@ from stages.common.tables import (
     read_table,
 )
 from stages.history.alarms import alarms_of
-from stages.history.diagnostics import group_metrics, ratio_metrics, share_metrics, spread_metrics, token_metrics
+from stages.history.diagnostics import (
+    critic_metrics,
+    group_metrics,
+    ratio_metrics,
+    share_metrics,
+    spread_metrics,
+    token_metrics,
+)
 
 JUDGED = ("win_rate", "win_rate_low", "win_rate_high", "length_controlled_win_rate", "sign_test_p")
 EVALUATED = (
@@ -88,6 +96,7 @@ def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
     rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
     advantages = read_table(paths.advantages(name), ADVANTAGES, KEY)
     steps = read_table(paths.steps(name), STEPS, ("iteration", "step"))
+    critic_steps = read_table(paths.critic_steps(name), CRITIC_STEPS, ("iteration", "step"))
     samples = rollouts.filter(kind="sample")
     scores = read_table(paths.scores(name), SCORES, KEY).filter(kind="sample")
     scored = samples.join(scores.select(*KEY, "task_reward"), on=KEY, validate="1:1", maintain_order="left")
@@ -101,6 +110,7 @@ def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
         **token_metrics(rollouts),
         **spread_metrics(scored),
         **ratio_metrics(steps),
+        **critic_metrics(critic_steps),
     }
 
 

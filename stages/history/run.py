@@ -1,7 +1,10 @@
-"""Stage `history`: the tables of all iterations -> history.parquet and history.csv, one row per iteration.
+"""Stage `history`: the tables of all iterations -> history.parquet and history.csv, one row per iteration; and
+over_optimisation.csv, the curve that the plot of that name draws.
 
 `data/seconds.csv` goes beside them: durations are not reproducible, so they are in no file that DVC hashes.
 """
+
+from collections.abc import Iterable
 
 import polars as pl
 import yaml
@@ -25,6 +28,15 @@ def seconds_frame(last: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema)
 
 
+def over_optimisation(history: pl.DataFrame, measured: Iterable[str]) -> pl.DataFrame:
+    """Of the evaluated iterations: KL to the reference, the reward that is trained on, and the first of those that are
+    only measured (null: there is none).
+    """
+    gold = next((pl.col(f"eval/rewards/{name}/mean") for name in measured), pl.lit(None, dtype=pl.Float64))
+    columns = {"kl": pl.col("eval/kl"), "proxy": pl.col("eval/reward"), "gold": gold}
+    return history.drop_nulls("eval/kl").select("iteration", **columns)
+
+
 def run(last: str, params: Params, journal: Journal) -> None:
     evaluated = yaml.safe_load(paths.PLAN.read_text(encoding="utf-8"))["evaluated"]
     history = history_frame(last, evaluated, params.alarms)
@@ -32,6 +44,8 @@ def run(last: str, params: Params, journal: Journal) -> None:
         history.write_parquet(scratch)
     with publish(paths.HISTORY_CSV) as scratch:
         history.write_csv(scratch)
+    with publish(paths.OVER_OPTIMISATION_CSV) as scratch:
+        over_optimisation(history, params.evaluate.rewards).write_csv(scratch)
     with publish(paths.SECONDS_CSV) as scratch:
         seconds_frame(last).write_csv(scratch)
     journal.say(f"{history.height} rows, {history.width} columns")

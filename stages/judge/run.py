@@ -1,4 +1,4 @@
-"""Stage `judge`: generations of iteration i and of the initial policy -> judged.parquet, judge.json.
+"""Stage `judge`: generations of a policy (iteration or `offline`) and of the initial one -> judged.parquet, judge.json.
 
 Both answered the same held-out prompts with the same random numbers; a pair is the two answers to one prompt and
 sample.

@@ -4,17 +4,15 @@ Without `sft` the reference is the base, the same files. What is trained is a pr
 holds for other stages stay as they are.
 """
 
-import gc
 import warnings
 from typing import Any
 
 import polars as pl
-import torch
 
 from stages.common import paths
-from stages.common.device import Runtime
+from stages.common.device import Runtime, release
 from stages.common.errors import StageError
-from stages.common.files import publish
+from stages.common.files import link_folder, publish
 from stages.common.journal import Journal
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Params, Sft
@@ -22,7 +20,7 @@ from stages.common.policy import load_model, new_adapter, save_policy, trainable
 from stages.common.seeds import seed_of
 from stages.common.tables import DEMONSTRATIONS, SFT_STEPS, read_table, write_table
 from stages.sft.training import train
-from stages.sft.weights import link_folder, merged, stored_dtype, trained
+from stages.sft.weights import merged, stored_dtype, trained
 
 
 def run(params: Params, runtime: Runtime, journal: Journal) -> None:
@@ -70,10 +68,3 @@ def publish_reference(model: Any, optimizer: StoredAdamW, sft: Sft) -> None:
 
 def write_steps(steps: list[dict[str, Any]]) -> None:
     write_table(pl.DataFrame(steps, schema=SFT_STEPS), SFT_STEPS, ("step",), paths.SFT_STEPS)
-
-
-def release() -> None:
-    """Adapters and their model refer to each other: memory is free only once the cycle is collected."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

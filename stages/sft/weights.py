@@ -1,7 +1,5 @@
-"""What becomes of trained weights: masters back into the model, an adapter into its base; or nothing, by links."""
+"""What becomes of trained weights: masters back into the model, an adapter into its base."""
 
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +13,6 @@ from stages.common.paths import BASE
 from stages.common.policy import PolicyError, load_model
 
 PRECISIONS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-
-
-def link_folder(source: Path, target: Path) -> None:
-    """The same files in another folder. Hard links, so that they take no room twice; copies where there are none.
-
-    DVC may keep the source's files read-only, and as links into its cache: a link to the file itself is one more
-    name for it, which DVC removes without touching the others.
-    """
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            link = target / path.relative_to(source)
-            link.parent.mkdir(parents=True, exist_ok=True)
-            _link(path.resolve(), link)
-
-
-def _link(path: Path, link: Path) -> None:
-    try:
-        os.link(path, link)
-    except OSError:  # another file system, one without links, or one that forbids them
-        shutil.copyfile(path, link)
 
 
 def stored_dtype(folder: Path) -> torch.dtype:

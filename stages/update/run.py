@@ -1,4 +1,7 @@
-"""Stage `update`: policy i-1, rollouts, advantages -> policy i, optimizer state i, steps.parquet."""
+"""Stage `update`: policy i-1, rollouts, advantages -> policy i, optimizer state i, steps.parquet.
+
+Then the critic's part, on the same samples, when the policy's optimizer is gone from memory.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.device import release
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
@@ -15,6 +19,7 @@ from stages.common.params import Params
 from stages.common.policy import Models, save_policy, trainable
 from stages.common.signal import has_advantage
 from stages.common.tables import STEPS, write_table
+from stages.critic.update import check_critic, update_critic
 from stages.update.batches import micro_batches, minibatches
 from stages.update.recipe import Recipe, recipe_of
 from stages.update.step import optimizer_step
@@ -68,8 +73,16 @@ def run_steps(
 
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
-    iteration, before = paths.iteration_number(name), paths.previous(name)
     rows = training_rows(name, needs_reference=params.score.kl.beta_in("loss") > 0)
+    check_critic(name, rows, params.critic)
+    update_policy(name, rows, params, models, journal)
+    if params.critic is not None:
+        release()  # the policy's optimizer, before the critic has one
+    update_critic(name, rows, params, models, journal)
+
+
+def update_policy(name: str, rows: pl.DataFrame, params: Params, models: Models, journal: Journal) -> None:
+    iteration, before = paths.iteration_number(name), paths.previous(name)
     model = models.policy(paths.policy(before))
     optimizer = StoredAdamW(trainable(model), params.update)
     optimizer.load(paths.optimizer(before))

@@ -1,6 +1,10 @@
-"""What Prefect shows of a completion."""
+"""What Prefect shows of a completion, and under which key the progress of a stage."""
 
-from pipeline.artifacts import _card
+import pytest
+from prefect.client.schemas.actions import ArtifactCreate
+
+from pipeline.artifacts import _card, progress_key
+from pipeline.door import stage_id
 
 ROW = {
     "prompt": "Say it.",
@@ -25,3 +29,9 @@ def test_an_estimator_without_a_baseline_has_none():
     assert "baseline none, advantage +1.000 by raft" in _card(
         ROW | {"baseline": None, "advantage": 1.0, "estimator": "raft"}
     )
+
+
+@pytest.mark.parametrize("dvc_name", ["rollout@i0003", "reward_model@my_model", "offline@by_dpo", "sft_policy"])
+def test_prefect_takes_the_keys_of_all_stages(dvc_name):
+    key = progress_key(stage_id(dvc_name, "i0003"))
+    assert ArtifactCreate(key=key).key == key

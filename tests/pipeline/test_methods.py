@@ -127,7 +127,7 @@ def test_rollouts_depend_on_the_rewards_only_with_dynamic_sampling(dynamic):
     assert "rollout i0001" in computed_after(0.5)
     dynamic.change("rollout.dynamic_sampling", None)
     dynamic.run("dvc", "repro", "score@i0001")
-    assert computed_after(0.25) == {"prepare options", "prepare acceptance", "score i0001"}
+    assert computed_after(0.25) == {"prepare options", "prepare acceptance", "critic initial", "score i0001"}
     dynamic.change("score.rewards.constraints.weight", 1.0)
 
 

@@ -49,6 +49,9 @@ def test_lines_reach_the_terminal_though_stdout_is_redirected(project, capsys):
         ("evaluate@i0000", "evaluate", "i0000"),
         ("prepare_model", "prepare", "model"),
         ("history", "history", "i0018"),
+        ("offline@my_offline", "offline", "my_offline"),
+        ("evaluate_offline@dpo", "evaluate", "dpo"),
+        ("judge_offline@dpo", "judge", "dpo"),
     ],
 )
 def test_names_of_dvc_stages(dvc_name, stage, name):

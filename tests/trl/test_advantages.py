@@ -66,6 +66,7 @@ def ours(rewards, seed=0, beta=0.0, **advantage):
         sample=pl.int_range(pl.len(), dtype=pl.Int16) % SIZE,
         kind=pl.lit("sample"),
         accepted=pl.lit(True),
+        values=pl.lit(None, dtype=pl.List(pl.Float32())),
     )
     scored = add_task_reward(pl.DataFrame(columns, strict=False), REWARDS)
     table = add_score(add_kl(pl.concat([keyed, scored], how="horizontal")), beta)

@@ -5,12 +5,14 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from stages.common.params.adamw import AdamW, Schedule
-from stages.common.params.advantage import Advantage, BatchMean, Estimator, Grpo, MovingAverage, ReinforcePp
+from stages.common.params.advantage import Advantage, BatchMean, Estimator, Gae, Grpo, MovingAverage, ReinforcePp
 from stages.common.params.alarms import Alarms
 from stages.common.params.base import ParamsError, Section
+from stages.common.params.critic import Critic, Pretraining
 from stages.common.params.evaluate import Evaluate
 from stages.common.params.judge import Endpoint, Judge
 from stages.common.params.objective import Cispo, Gspo, ImportanceCorrection, Ppo, Sapo
+from stages.common.params.offline import Dpo, Offline, Simpo
 from stages.common.params.rlhf import BestOf, Preferences, RewardModel, SampledPairs, Sft
 from stages.common.params.rollout import DynamicSampling, Rollout
 from stages.common.params.rules import RULES
@@ -27,10 +29,13 @@ __all__ = [
     "Cispo",
     "Compute",
     "ConstraintKind",
+    "Critic",
+    "Dpo",
     "DynamicSampling",
     "Endpoint",
     "Estimator",
     "Evaluate",
+    "Gae",
     "Grpo",
     "Gspo",
     "ImportanceCorrection",
@@ -39,12 +44,14 @@ __all__ = [
     "Lora",
     "Model",
     "MovingAverage",
+    "Offline",
     "Params",
     "ParamsError",
     "Policy",
     "Ppo",
     "Preferences",
     "Prepare",
+    "Pretraining",
     "Prompts",
     "ReinforcePp",
     "Reward",
@@ -56,6 +63,7 @@ __all__ = [
     "Score",
     "Section",
     "Sft",
+    "Simpo",
     "Update",
 ]
 
@@ -71,11 +79,13 @@ class Params(Section):
     prepare: Prepare
     sft: Sft | None = None
     reward_models: dict[Name, RewardModel] = Field(default_factory=dict)
+    offline: dict[Name, Offline] = Field(default_factory=dict)
     policy: Policy
     rollout: Rollout
     score: Score
     advantage: Advantage = Advantage()
     update: Update
+    critic: Critic | None = None
     evaluate: Evaluate
     judge: Judge | None = None
     alarms: Alarms = Alarms()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.common.params.base import Count, Positive, Section
 
@@ -33,6 +33,26 @@ class MovingAverage(Section):
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.9
 
 
+class Gae(Section):
+    """Options of `gae`: discount and lambda of the advantages; `lam_critic`: of the returns that the critic learns
+    (null: the same); `length_adaptive`: alpha of lam = 1 - 1 / (alpha * length) (VAPO), instead of `lam`, which is then
+    null.
+    """
+
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    lam: Annotated[float, Field(ge=0, le=1)] | None = 0.95
+    lam_critic: Annotated[float, Field(ge=0, le=1)] | None = None
+    length_adaptive: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_lambda(self) -> "Gae":
+        if (self.lam is None) == (self.length_adaptive is None):
+            raise ValueError("lambda is either `lam` or `length_adaptive`: set one of the two, and the other to null")
+        if self.lam is None and self.lam_critic is None:
+            raise ValueError("lam_critic: with length_adaptive there is no lam to take; set it (1.0 in VAPO)")
+        return self
+
+
 Estimator = Literal[
     "rloo",
     "reinforce",
@@ -45,6 +65,7 @@ Estimator = Literal[
     "raft",
     "opo",
     "max_rl",
+    "gae",
 ]
 
 
@@ -61,6 +82,7 @@ class Advantage(Section):
     batch_mean: BatchMean = BatchMean()
     grpo: Grpo = Grpo()
     reinforce_pp: ReinforcePp = ReinforcePp()
+    gae: Gae = Gae()
     normalise: Literal["none", "batch"] = "none"
     clip: Positive | None = None
     outcome_reward: str | None = None

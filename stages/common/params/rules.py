@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from stages.common.paths import is_iteration
+
 if TYPE_CHECKING:
     from stages.common.params import Params
 
-SINGLE_SAMPLE = ("reinforce", "moving_average", "batch_mean", "remax", "reinforce_pp")  # need no siblings
+SINGLE_SAMPLE = ("reinforce", "moving_average", "batch_mean", "remax", "reinforce_pp", "gae")  # need no siblings
 
 
 def remax_has_greedy_rows(params: "Params") -> None:
@@ -91,11 +93,53 @@ def token_advantages_have_token_ratios(params: "Params") -> None:
     by_sequence = params.update.objective == "gspo" or (
         params.update.objective == "ppo" and params.update.ppo.ratio == "sequence"
     )
+    if by_sequence and params.advantage.estimator == "gae":
+        raise ValueError(
+            "advantage.estimator gae gives each token an advantage of its own, but the objective has one term per "
+            "sequence: choose an objective with token ratios, such as ppo with ratio token"
+        )
     if by_sequence and params.score.kl.placement == "reward_to_go":
         raise ValueError(
             "score.kl.placement reward_to_go gives each token an advantage of its own, but the objective has one "
             "term per sequence: choose placement reward or loss, or an objective with token ratios"
         )
+
+
+def critic_and_gae(params: "Params") -> None:
+    if params.advantage.estimator == "gae" and params.critic is None:
+        raise ValueError("advantage.estimator gae takes the values of a critic: write a section `critic`")
+    if params.critic is not None and params.advantage.estimator != "gae":
+        raise ValueError(
+            f"critic: advantage.estimator {params.advantage.estimator} has no use for it; set critic to null"
+        )
+    if params.critic is None:
+        return
+    known = ("policy", *params.reward_models)
+    if params.critic.initial not in known:
+        raise ValueError(f"critic.initial = {params.critic.initial!r} is none of: {', '.join(known)}")
+    if params.critic.minibatches > params.rollout.prompts_per_iteration:
+        raise ValueError(
+            f"critic.minibatches ({params.critic.minibatches}) are made of whole groups: there cannot be more than "
+            f"rollout.prompts_per_iteration ({params.rollout.prompts_per_iteration})"
+        )
+    pretraining = params.critic.pretraining
+    if pretraining and pretraining.prompts > params.prepare.prompts.train:
+        raise ValueError(
+            f"critic.pretraining.prompts = {pretraining.prompts}: a prompt is taken once, and there are "
+            f"{params.prepare.prompts.train} (prepare.prompts.train)"
+        )
+
+
+def offline_has_names_and_pairs(params: "Params") -> None:
+    trained = [name for name, model in params.reward_models.items() if model.preferences is not None]
+    for name, offline in params.offline.items():
+        if is_iteration(name):
+            raise ValueError(f"offline.{name}: names like that are those of iterations; choose another")
+        if offline.pairs not in trained:
+            known = ", ".join(trained) or "none"
+            raise ValueError(
+                f"offline.{name}.pairs = {offline.pairs!r}: pairs are those of a reward model with preferences: {known}"
+            )
 
 
 def reward_models_exist(params: "Params") -> None:
@@ -125,4 +169,6 @@ RULES = (
     normalising_leaves_something,
     minibatches_have_prompts,
     token_advantages_have_token_ratios,
+    critic_and_gae,
+    offline_has_names_and_pairs,
 )

@@ -6,9 +6,11 @@ import pytest
 from stages.common.gate import (
     check_advantages,
     check_centred,
+    check_returns,
     check_rollouts,
     check_same_keys,
     check_scores,
+    check_token_values,
     check_training_rows,
     refuse,
 )
@@ -35,6 +37,8 @@ TYPES = KEY_SCHEMA | {
     "advantage": pl.Float64(),
     "in_loss": pl.Boolean(),
     "token_advantages": pl.List(pl.Float64()),
+    "values": pl.List(pl.Float32()),
+    "returns": pl.List(pl.Float64()),
 }
 THIRD = "First: iteration=3, prompt_id=p2, sample=0, kind=sample"  # the row that is broken below
 
@@ -207,6 +211,49 @@ def test_broken_advantage_is_named(changes, message):
     with pytest.raises(TableError) as error:
         check_all(advantages(changes))
     assert str(error.value) == f"advantages: {message}"
+
+
+NAN = float("nan")
+OF_CRITIC = {"length": 2, "values": [0.5, -0.5], "token_advantages": [0.1, 0.2], "returns": [0.6, -0.3]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"values": [0.5]}, "one value for each token"),
+        ({"values": [0.5, NAN]}, "values are finite"),
+        ({"values": [0.5, None]}, "values are finite"),
+        ({"values": None}, None),  # a run without a critic has none
+    ],
+)
+def test_broken_value_is_named(changes, message):
+    if message is None:
+        check_token_values(frame(OF_CRITIC, changes))
+        return
+    with pytest.raises(TableError) as error:
+        check_token_values(frame(OF_CRITIC, changes))
+    assert str(error.value) == f"scores: 1 row(s) violate: {message}. {THIRD}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"returns": None}, "returns of every row in the loss"),
+        ({"token_advantages": None}, "returns of every row in the loss"),
+        ({"returns": [0.5]}, "one return for each of token_advantages"),
+        ({"values": [0.5]}, "one return for each of values"),
+        ({"values": None}, "one return for each of values"),
+        ({"returns": [0.5, NAN]}, "returns are finite"),
+        ({"returns": None, "token_advantages": None}, None),  # not scorable
+    ],
+)
+def test_broken_return_is_named(changes, message):
+    if message is None:
+        check_returns(frame(OF_CRITIC, changes))
+        return
+    with pytest.raises(TableError) as error:
+        check_returns(frame(OF_CRITIC, changes))
+    assert str(error.value) == f"advantages: 1 row(s) violate: {message}. {THIRD}"
 
 
 def test_sums_are_taken_per_group_not_over_the_table():

@@ -243,6 +243,35 @@ def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
             },
             "params.yaml: score.kl.placement reward_to_go gives each token an advantage of its own",
         ),
+        ({"advantage.estimator": "gae"}, "params.yaml: advantage.estimator gae takes the values of a critic: write"),
+        ({"critic": {}}, "params.yaml: critic: advantage.estimator rloo has no use for it; set critic to null"),
+        (
+            {"advantage.estimator": "gae", "critic": {"initial": "proxy"}},
+            "params.yaml: critic.initial = 'proxy' is none of: policy",
+        ),
+        (
+            {"advantage.estimator": "gae", "critic": {"minibatches": 17}},
+            "params.yaml: critic.minibatches (17) are made of whole groups",
+        ),
+        (
+            {"advantage.estimator": "gae", "critic": {"pretraining": {"prompts": 1001}}},
+            "params.yaml: critic.pretraining.prompts = 1001: a prompt is taken once, and there are 1000",
+        ),
+        (
+            {
+                "advantage.estimator": "gae",
+                "critic": {},
+                "update.objective": "gspo",
+                "update.reduction": "token_mean",
+            },
+            "params.yaml: advantage.estimator gae gives each token an advantage of its own",
+        ),
+        ({"advantage.gae.length_adaptive": 0.5}, "params.yaml: advantage.gae: lambda is either `lam` or"),
+        ({"advantage.gae.lam": None}, "params.yaml: advantage.gae: lambda is either `lam` or"),
+        (
+            {"advantage.gae.lam": None, "advantage.gae": {"lam": None, "length_adaptive": 0.5}},
+            "params.yaml: advantage.gae: lam_critic: with length_adaptive there is no lam to take",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(changes, told):
@@ -255,9 +284,13 @@ def test_options_that_do_not_go_together_are_refused(changes, told):
     assert "Value error" not in str(error.value)
 
 
-@pytest.mark.parametrize("estimator", ["reinforce", "moving_average", "batch_mean", "remax", "reinforce_pp"])
+SINGLE = ["reinforce", "moving_average", "batch_mean", "remax", "reinforce_pp", "gae"]
+
+
+@pytest.mark.parametrize("estimator", SINGLE)
 def test_one_sample_per_prompt_goes_with_estimators_that_need_no_siblings(estimator):
     raw = changed("rollout.samples_per_prompt", 1, changed("advantage.estimator", estimator))
+    raw = changed("critic", {} if estimator == "gae" else None, raw)
     parse_params(changed("rollout.greedy", estimator == "remax", raw), "params.yaml")
 
 

@@ -104,3 +104,10 @@ def test_more_uniforms_begin_with_the_same_ones():
 
 def test_uniforms_have_a_pinned_value():
     assert uniforms(1, 2).tolist() == [0.3035680343067586, 0.8487087496857769]
+
+
+def test_a_policy_of_offline_has_a_folder_of_its_own_and_the_number_of_no_iteration():
+    assert [str(paths.policy(name)) for name in ("i0003", "dpo")] == ["data/policies/i0003", "data/offline/dpo/policy"]
+    assert [paths.iteration_column(name) for name in ("i0000", "i0003", "dpo", "i3")] == [0, 3, -1, -1]
+    with pytest.raises(StageError, match="not the name of an iteration"):
+        paths.iteration_column("i00003")

@@ -6,8 +6,10 @@ import random
 import polars as pl
 import pytest
 
+from stages.common.tables import CRITIC_STEPS
 from stages.history.diagnostics import (
     GROUP_KINDS,
+    critic_metrics,
     group_metrics,
     ratio_metrics,
     share_metrics,
@@ -166,6 +168,12 @@ def test_ratio_metrics_keep_the_extremes():
         "importance/outside": None,
         "kl_loss": 0.1,
     }
+
+
+def test_critic_metrics_are_means_and_nothing_without_a_critic():
+    steps = {"value_loss": [0.5, 0.25], "value_clip": [0.0, 0.5], "explained_variance": [None, 0.5]}
+    assert critic_metrics(pl.DataFrame(steps)) == {"value_loss": 0.375, "value_clip": 0.25, "explained_variance": 0.5}
+    assert critic_metrics(pl.DataFrame(schema=CRITIC_STEPS)) == {}
 
 
 def test_spread_by_group_size_and_by_length():

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 from stages.common import paths
+from stages.common.critic import write_marker
 from stages.common.policy import Models, load_tokenizer
 from stages.common.reward_model import RewardModelError, load_reward_model, scores
 from stages.common.reward_text import foreign_ids, same_reading, sequences_of
@@ -175,6 +176,7 @@ def test_the_stages_score_and_evaluate_take_both(rows, function):
     source = Source(held, held.base(), load_tokenizer(), prompts, options, 1, Silent())
     rollouts = source.samples([(0, "q1"), (1, "q2")])
     write_table(rollouts, ROLLOUTS, KEY, paths.rollouts("i0001"))
+    write_marker(paths.critic("i0000"), None)
     score.run("i0001", options, held, Silent())
     table = pl.read_parquet(paths.scores("i0001"))
     joined = table.select(KEY).join(rollouts, on=KEY).join(prompts, on="prompt_id")

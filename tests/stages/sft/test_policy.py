@@ -13,13 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from stages.common import paths
 from stages.common.device import Runtime
 from stages.common.errors import StageError
-from stages.common.files import publish
+from stages.common.files import link_folder, publish
 from stages.common.policy import Models
 from stages.common.tables import DEMONSTRATIONS, SFT_STEPS, read_table, write_table
 from stages.sft import policy
 from stages.sft.run import run
 from stages.sft.training import mean_loss
-from stages.sft.weights import link_folder, stored_dtype
+from stages.sft.weights import stored_dtype
 from tests.stages.sft.test_training import learnable, table
 from tests.tiny import llama
 

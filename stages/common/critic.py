@@ -1,0 +1,113 @@
+"""Critics as folders: a value head (one linear output) over the last hidden state of a causal model, at each position.
+
+`method: full`: an ordinary Hugging Face folder of sequence classification with one label. `lora`: an adapter and the
+head over `data/reference`, or over the model in the folder's own `base`. The folder of a run without a critic holds
+nothing but `critic.json`, which says so.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification
+from transformers.utils import logging
+
+from stages.common.device import Runtime
+from stages.common.errors import StageError
+from stages.common.fingerprint import folder_hash
+from stages.common.paths import REFERENCE
+from stages.common.reward_model import head_of
+
+MARKER = "critic.json"  # {"critic": null}, or of what it is a copy and which weights are trained
+HEAD = "head.safetensors"  # beside an adapter
+ADAPTER = "adapter_config.json"
+OWN_BASE = "base"  # below an adapter that is not over the reference
+OPTIMIZER = "optimizer.safetensors"
+PRETRAINING = "pretraining.parquet"
+NO_WEIGHTS = frozenset({OPTIMIZER, PRETRAINING})  # files that do not say what the values are
+
+
+class CriticError(StageError):
+    """A critic that cannot be used, or that is not there; the message names the folder and a way out."""
+
+
+@dataclass(frozen=True)
+class Critic:
+    """The model that gives values, and the adapter inside it (None: all weights are trained)."""
+
+    model: Any
+    adapter: Any | None
+
+
+def described(folder: Path) -> dict[str, str] | None:
+    """What the folder says of its critic; None: the run has none."""
+    path = folder / MARKER
+    if not path.exists():
+        raise CriticError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
+    found: dict[str, str] | None = json.loads(path.read_text(encoding="utf-8"))["critic"]
+    return found
+
+
+def write_marker(folder: Path, critic: dict[str, str] | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).write_text(json.dumps({"critic": critic}) + "\n", encoding="utf-8")
+
+
+def base_of(folder: Path) -> Path:
+    """The model below the folder's adapter."""
+    own = folder / OWN_BASE
+    return own if own.exists() else REFERENCE
+
+
+def critic_hash(folder: Path) -> str:
+    """Hash of all that decides the values: the folder's weights, and those of the reference below an adapter."""
+    own = folder_hash(folder, lambda path: path.name not in NO_WEIGHTS)
+    return own + folder_hash(REFERENCE) if (folder / ADAPTER).exists() and base_of(folder) == REFERENCE else own
+
+
+def headed(folder: Path, runtime: Runtime) -> Any:
+    """The model in a folder under its own head, or under a new one of zeros if it is a language model: until it has
+    seen a return the critic expects nothing, where random weights would add noise to the first advantages.
+    """
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # that the head is new and the language model's is gone is what is wanted
+    try:
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            num_labels=1,
+            dtype=runtime.dtype,
+            local_files_only=True,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
+    except (OSError, ValueError) as error:
+        raise CriticError(f"{folder}: no value head can be put on it: {error}") from None
+    finally:
+        logging.set_verbosity(verbosity)
+    head = head_of(model)
+    if not isinstance(head, torch.nn.Linear):
+        raise CriticError(f"{folder}: {type(model).__name__} has no linear head `score` over its last hidden state")
+    missing = {name for name in info["missing_keys"] if not name.startswith("score.")}
+    if missing:
+        raise CriticError(f"{folder}: has no weights for {sorted(missing)[:3]}")
+    if info["missing_keys"]:
+        for parameter in head.parameters():
+            torch.nn.init.zeros_(parameter)
+    return model.to(runtime.device).eval().requires_grad_(False)
+
+
+def load_critic(folder: Path, runtime: Runtime) -> Critic:
+    """The critic in a folder, its trainable parameters requiring gradients."""
+    if not (folder / ADAPTER).exists():
+        return Critic(headed(folder, runtime).requires_grad_(True), None)
+    model = headed(base_of(folder), runtime)
+    adapter = PeftModel.from_pretrained(model, folder, is_trainable=True).eval()
+    head = head_of(model)
+    assert head is not None, "headed() has checked it"
+    head.load_state_dict(load_file(folder / HEAD))
+    head.requires_grad_(True)
+    return Critic(model, adapter)

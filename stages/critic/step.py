@@ -1,0 +1,79 @@
+"""One optimizer step of the critic: gradients of all its micro-batches under one denominator, and what describes it.
+
+Dimension suffix: T completion tokens of a micro-batch.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from stages.common.optimizer import StoredAdamW
+from stages.common.packing import PackedRow, groups_of, pack
+from stages.common.tables import EQUAL
+from stages.critic.loss import value_losses
+from stages.critic.values import row_values
+
+
+def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
+    """Packed rows, the longest groups first, so that a lack of memory shows at once."""
+    groups = sorted(groups_of(rows), key=lambda group: (-group.tokens, group.rows[0]))
+    return pack(groups, max_tokens, one_by_one=one_by_one)
+
+
+def critic_step(
+    model: Any,
+    optimizer: StoredAdamW,
+    rows: pl.DataFrame,
+    packed_rows: Sequence[PackedRow],
+    clip: float | None,
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Take the step on rows with `returns` (and, for the clip, `values`) and return its row of the steps table.
+
+    `rows` have an `index` that is their place. Without any, weights and optimizer state stay as they are.
+    """
+    returns, old = rows["returns"].to_list(), rows["values"].to_list()
+    total = int(rows["completion_ids"].list.len().sum())
+    seen: list[tuple[Tensor, Tensor]] = []
+    loss, clipped = 0.0, 0
+    for packed in packed_rows:
+        value_T = row_values(model, packed)
+        return_T, old_T = _column(returns, packed, value_T), _column(old, packed, value_T)
+        loss_T, clipped_T = value_losses(value_T, return_T, old_T, clip)
+        torch.autograd.backward(loss_T.sum() / total)
+        optimizer.collect_gradients()
+        loss += float(loss_T.detach().double().sum()) / total
+        clipped += int(clipped_T.sum())
+        seen.append((value_T.detach(), return_T))
+        progress()
+    norm, rate = optimizer.step() if packed_rows else (0.0, None)
+    return {
+        "optimizer_step": optimizer.step_count,
+        "rows": rows.height,
+        "tokens": total,
+        "value_loss": loss if packed_rows else None,
+        "value_clip": clipped / total if packed_rows and clip is not None else None,
+        **described(seen),
+        "grad_norm": norm,
+        "learning_rate": rate,
+    }
+
+
+def _column(values: Sequence[Sequence[float]], packed: PackedRow, like_T: Tensor) -> Tensor:
+    """The values [T] of the micro-batch's tokens. The tokens of a row lie together, in order."""
+    flat = [x for row in dict.fromkeys(packed.row_T) for x in values[row]]
+    return torch.tensor(flat, dtype=like_T.dtype, device=like_T.device)
+
+
+def described(seen: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
+    """Means of values and returns before the step, and the share of the returns' variance that the values explain."""
+    if not seen:
+        return dict.fromkeys(("value_mean", "return_mean", "explained_variance"))
+    values, returns = (torch.cat(parts).double().cpu().numpy() for parts in zip(*seen, strict=True))
+    differ = float(np.ptp(returns)) > EQUAL * max(1.0, float(np.abs(returns).max()))
+    explained = 1.0 - float(np.var(returns - values) / np.var(returns)) if differ else None
+    return {"value_mean": float(values.mean()), "return_mean": float(returns.mean()), "explained_variance": explained}

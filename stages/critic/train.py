@@ -1,0 +1,52 @@
+"""Training of the critic on rows with returns: optimizer steps over whole groups, in a seeded order for each epoch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from stages.common.critic import Critic
+from stages.common.journal import Journal
+from stages.common.optimizer import StoredAdamW
+from stages.common.seeds import seed_of
+from stages.critic.step import critic_step, micro_batches
+from stages.critic.values import takes_block_mask
+
+
+def batches_of(rows: pl.DataFrame, epochs: int, steps: int, seed: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """(epoch, rows) of each optimizer step; an epoch takes `steps` of them, over disjoint groups."""
+    for epoch in range(1, epochs + 1):
+        order = sorted(rows["prompt_id"].unique(), key=lambda prompt_id: (seed_of(seed, epoch, prompt_id), prompt_id))
+        for number in range(steps):
+            mine = order[number * len(order) // steps : (number + 1) * len(order) // steps]
+            yield epoch, rows.filter(pl.col("prompt_id").is_in(mine))
+
+
+def train(
+    critic: Critic,
+    optimizer: StoredAdamW,
+    rows: pl.DataFrame,
+    *,
+    epochs: int,
+    steps: int,
+    clip: float | None,
+    pack_tokens: int,
+    iteration: int,
+    seed: int,
+    journal: Journal,
+) -> list[dict[str, Any]]:
+    """All optimizer steps, one row of the steps table each. A row without returns is left out of everything.
+
+    `rows` have `prompt_id`, `prompt_ids`, `completion_ids`, `returns`, and `values`, from which `clip` counts.
+    """
+    one_by_one = not takes_block_mask(critic.model)
+    found: list[dict[str, Any]] = []
+    for epoch, batch in batches_of(rows, epochs, steps, seed):
+        known = batch.filter(pl.col("returns").is_not_null()).with_row_index("index")
+        packed = micro_batches(known, pack_tokens, one_by_one=one_by_one)
+        row = critic_step(critic.model, optimizer, known, packed, clip)
+        if not row["grad_norm"]:
+            journal.say(f"critic, step {len(found) + 1}: nothing has a gradient; its weights stay as they are")
+        found.append({"iteration": iteration, "step": len(found) + 1, "epoch": epoch, **row})
+        journal.progress(len(found), epochs * steps, "steps of the critic")
+    return found

@@ -1,0 +1,69 @@
+"""The critic's values of completions: what it expects before each token, from the prompt and the tokens before it.
+
+Packed rows are read as they are for log-probs, with the same block mask: the value of a token stands where its
+log-prob is predicted. The head's product is in float32, as bfloat16 would round values near 1 to multiples of 1/128.
+
+Dimension suffixes: T completion tokens of a packed row, H hidden size.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from stages.common.logprobs import PROBE, PROBE_TOLERANCE, has_full_attention, once_per_model, row_inputs
+from stages.common.packing import Group, PackedRow, pack
+
+
+def row_hidden(model: Any, row: PackedRow) -> Tensor:
+    """Last hidden state [T, H] before each completion token of the row."""
+    hidden_LH: Tensor = model.base_model(**row_inputs(model, row)).last_hidden_state[0]
+    return hidden_LH[torch.tensor(row.predict_T, device=hidden_LH.device)]
+
+
+def row_values(model: Any, row: PackedRow) -> Tensor:
+    """Values [T] in float32 or better; with gradient, if gradients are enabled."""
+    hidden_TH, head = row_hidden(model, row), model.score
+    dtype = torch.promote_types(hidden_TH.dtype, torch.float32)
+    bias = None if head.bias is None else head.bias.to(dtype)
+    return linear(hidden_TH.to(dtype), head.weight.to(dtype), bias)[:, 0]
+
+
+@torch.no_grad()
+def completion_values(
+    model: Any,
+    groups: Sequence[Group],
+    max_tokens: int,
+    *,
+    one_by_one: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[int, list[float]]:
+    """Values of every completion, keyed by the caller's row index. `progress` hears how many passes are done."""
+    found: dict[int, list[float]] = {row: [] for group in groups for row in group.rows}
+    packed_rows = pack(groups, max_tokens, one_by_one=one_by_one)
+    for done, packed in enumerate(packed_rows, start=1):
+        for row, value in zip(packed.row_T, row_values(model, packed).tolist(), strict=True):
+            found[row].append(value)
+        progress(done, len(packed_rows))
+    return found
+
+
+@once_per_model
+@torch.no_grad()
+def takes_block_mask(model: Any) -> bool:
+    """Whether the model honours a block mask, tried on its hidden states: a head of zeros would hide a difference."""
+    if not has_full_attention(model):
+        return False
+    plain = _probe(model, one_by_one=True)
+    try:
+        packed = _probe(model, one_by_one=False)
+    except (ValueError, TypeError, RuntimeError):  # a model that builds its own mask from the shape of a padding mask
+        return False
+    size = max(1.0, float(plain.abs().max()))
+    return float((packed - plain).abs().max()) < PROBE_TOLERANCE.get(model.dtype, 1e-2) * size
+
+
+def _probe(model: Any, *, one_by_one: bool) -> Tensor:
+    return torch.cat([row_hidden(model, row) for row in pack(PROBE, 64, one_by_one=one_by_one)]).float()
