@@ -146,7 +146,7 @@ def flat(model):
 
 def test_gradients_of_the_weights(tmp_path):
     """Our packed pairs against TRL's padded batch, reference and all, each with its own forward pass."""
-    settings, reading = Offline(objective="dpo", pairs="toy"), Reading(1.0, 1000, one_by_one=False)
+    settings, reading = Offline(objective="dpo", pairs="toy", learning_rate=1e-3), Reading(1.0, 1000, one_by_one=False)
     pairs, policy = with_reference(llama(), random_pairs(), reading, lambda *_: None), moved()
     mine = terms_of(answers_of(policy, pairs, reading), settings).loss_P.mean()
     torch.autograd.backward(mine)

@@ -106,10 +106,10 @@ def test_an_answer_twice_as_long_at_the_same_mean_has_the_same_reward():
 
 def test_accuracy_counts_a_tie_half():
     logp_P2 = torch.tensor([[-1.0, -2.0], [-2.0, -1.0], [-1.5, -1.5]])
-    settings = Offline(objective="simpo", pairs="toy")
+    settings = Offline(objective="simpo", pairs="toy", learning_rate=1e-3)
     assert terms_of(Answers(logp_P2, torch.ones(3, 2)), settings).right.tolist() == [1.0, 0.0, 0.5]
 
 
 def test_dpo_without_a_reference_is_a_mistake_of_the_caller():
     with pytest.raises(AssertionError, match="reference"):
-        terms_of(Answers(torch.zeros(1, 2), torch.ones(1, 2)), Offline(objective="dpo", pairs="toy"))
+        terms_of(Answers(torch.zeros(1, 2), torch.ones(1, 2)), Offline(objective="dpo", pairs="toy", learning_rate=1e-3))
