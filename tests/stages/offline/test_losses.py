@@ -111,5 +111,6 @@ def test_accuracy_counts_a_tie_half():
 
 
 def test_dpo_without_a_reference_is_a_mistake_of_the_caller():
+    settings = Offline(objective="dpo", pairs="toy", learning_rate=1e-3)
     with pytest.raises(AssertionError, match="reference"):
-        terms_of(Answers(torch.zeros(1, 2), torch.ones(1, 2)), Offline(objective="dpo", pairs="toy", learning_rate=1e-3))
+        terms_of(Answers(torch.zeros(1, 2), torch.ones(1, 2)), settings)
