@@ -30,7 +30,7 @@ def reproduced(stage: StageId, number: int) -> Outcome:
             raise
 
 
-def leave_within(seconds: float, reason: str) -> None:
+def leave_within(seconds: float, reason: str, status: int = 1) -> None:
     """End this process and its children if it has not ended by then.
 
     Ctrl-C ends the temporary Prefect server as well, and Prefect would then try for ever to report to it.
@@ -41,9 +41,15 @@ def leave_within(seconds: float, reason: str) -> None:
         for child in psutil.Process().children(recursive=True):
             child.kill()
         print(f"rloo: {reason}", file=sys.stderr, flush=True)
-        os._exit(1)
+        os._exit(status)
 
     threading.Thread(target=leave, daemon=True).start()
+
+
+def terminate(*_: object) -> None:
+    """SIGTERM: an orderly exit, which stops Prefect's temporary server, and soon: that may be gone already."""
+    leave_within(EXIT_SECONDS, "terminated", 143)
+    sys.exit(143)
 
 
 def interrupt(*_: object) -> None:
@@ -56,5 +62,5 @@ def get_ready() -> None:
     """What a flow that runs stages needs of this process."""
     use_this_python()
     os.environ[QUIET_VARIABLE] = "1"  # what a stage has to say is shown here
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly exit, which stops Prefect's temporary server
+    signal.signal(signal.SIGTERM, terminate)
     signal.signal(signal.SIGINT, interrupt)

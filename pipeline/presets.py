@@ -115,7 +115,10 @@ def change(console: Console, name: str, *, dry_run: bool, path: Path = PARAMS_FI
     if not isinstance(raw, dict):
         parse_params(raw, source)
     changed = changes(raw, preset, source)
-    params = parse_params(put(raw, changed, source), source)
+    try:
+        params = parse_params(put(raw, changed, source), source)
+    except ParamsError as error:
+        raise ParamsError(f"{error}\n{source} stays as it is; the options of {name} are in `rloo preset`") from None
     new = apply(text, changed, source)
     if changed and not dry_run:
         with publish(path) as scratch:

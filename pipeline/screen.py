@@ -62,7 +62,7 @@ class Screen:
     @contextmanager
     def stage(self, stage: StageId, number: int) -> Iterator[None]:
         """A bar that follows the stage's journal while the block runs."""
-        bar = self.progress.add_task(stage.dvc_name.ljust(18), total=None, detail="")
+        bar = self.progress.add_task(stage.dvc_name.rpartition(":")[2].ljust(18), total=None, detail="")
 
         def show(record: dict[str, Any]) -> None:
             detail = f"{record['done']}/{record['total']} {record['unit']}"

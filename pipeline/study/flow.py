@@ -11,6 +11,8 @@ from pipeline.study.page.files import check_libraries, report_file
 from pipeline.study.runs.settings import STUDIES, Study, read_study
 from stages.common.journal import seconds_of
 
+PAGE_WIDTH = 110  # columns; in a narrower terminal the page's tables cannot be read
+
 
 def stages_of(study: Study) -> list[StageId]:
     """All stages of the study's dvc.yaml, in the order of the data flow."""
@@ -56,5 +58,6 @@ def run_study(console: Console, name: str) -> None:
     check_libraries()
     get_ready()
     study_flow(name)
-    console.print(Markdown(report_file(study).read_text(encoding="utf-8")))
+    if console.width >= PAGE_WIDTH:
+        console.print(Markdown(report_file(study).read_text(encoding="utf-8")))
     console.print(f"Tables, plots and page: {report_file(study).parent}", highlight=False)

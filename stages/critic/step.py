@@ -13,9 +13,10 @@ from torch import Tensor
 
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import PackedRow, groups_of, pack
-from stages.common.tables import EQUAL
 from stages.critic.loss import value_losses
 from stages.critic.values import row_values
+
+NEGLIGIBLE = 1e-6  # a spread of returns that is rounding, beside 1 or the largest of them
 
 
 def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
@@ -74,6 +75,6 @@ def described(seen: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
     if not seen:
         return dict.fromkeys(("value_mean", "return_mean", "explained_variance"))
     values, returns = (torch.cat(parts).double().cpu().numpy() for parts in zip(*seen, strict=True))
-    differ = float(np.ptp(returns)) > EQUAL * max(1.0, float(np.abs(returns).max()))
+    differ = float(np.std(returns)) > NEGLIGIBLE * max(1.0, float(np.abs(returns).max()))
     explained = 1.0 - float(np.var(returns - values) / np.var(returns)) if differ else None
     return {"value_mean": float(values.mean()), "return_mean": float(returns.mean()), "explained_variance": explained}

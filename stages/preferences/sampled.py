@@ -93,4 +93,9 @@ def sampled_pairs(
     pairs, left_out = label_pairs(scored, options, params.seed, name)
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items())) or "none"
     journal.say(f"{prompts.height} prompts, {pairs.height} pairs; left out: {told}")
+    if pairs.height < 2:
+        raise StageError(
+            f"params.yaml: {OPTION.format(name=name)}: {pairs.height} pairs of {prompts.height} prompts, left out: "
+            f"{told}; gold has to tell the two answers to a prompt apart, and pairs of two prompts are needed at least"
+        )
     return pairs

@@ -144,20 +144,14 @@ def _claims(results: Results) -> Iterator[Made]:
 
 
 def _robustness(results: Results) -> Iterator[Made]:
+    """Where the study has more than one beta, or share of flips."""
     both = ("rloo_k4", "raft")
-    yield (
-        both,
-        lambda: more_robust(
-            "RLOO is more robust to beta than RAFT",
-            "spread of the win-rate over beta",
-            *(spreads(results, method) for method in both),
-        ),
-    )
-    yield (
-        both,
-        lambda: more_robust(
-            "RLOO is more robust to noise in the preferences than RAFT",
-            "win-rate lost to flipped preferences",
-            *(losses(results, method) for method in both),
-        ),
-    )
+    betas, flips = (results.final[column].n_unique() > 1 for column in ("beta", "flips"))
+    if betas:
+        published = "RLOO is more robust to beta than RAFT"
+        what = "spread of the win-rate over beta"
+        yield both, lambda: more_robust(published, what, *(spreads(results, method) for method in both))
+    if flips:
+        noisy = "RLOO is more robust to noise in the preferences than RAFT"
+        lost = "win-rate lost to flipped preferences"
+        yield both, lambda: more_robust(noisy, lost, *(losses(results, method) for method in both))

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError
 
+from pipeline.study.runs.words import all_prompts
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params import Params, Section
@@ -139,6 +140,23 @@ class Study:
         return parse_params(raw, where)
 
 
+def check_world(study: Study) -> None:
+    """The params of a small world name as many training prompts as it has."""
+    params, world = study.shared_params(), study.settings.world
+    if world is None:
+        return
+    where = STUDIES / study.name / "settings.yaml"
+    there = (len(all_prompts()) - world.heldout) * world.repeats
+    proxy = params.reward_models["proxy"].preferences
+    taken = proxy.sampled.prompts if proxy and proxy.sampled else 0
+    if params.prepare.prompts.train != there or taken > there:
+        raise StageError(
+            f"{where}: the world has {there} training prompts ({world.repeats} for each text): set "
+            f"params.prepare.prompts.train to that (it is {params.prepare.prompts.train}), and prompts of the sampled "
+            f"preferences to no more (they are {taken})"
+        )
+
+
 def merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """`own` over `common`, section by section; neither is changed."""
     found = deepcopy(common)
@@ -174,7 +192,7 @@ def read_study(name: str) -> Study:
     raw = yaml.safe_load(file.read_text(encoding="utf-8"))
     methods = _validated(raw, Methods, str(file)).methods
     study = Study(name, settings, methods)
-    study.shared_params()
+    check_world(study)
     for method in methods:
         for run in study.runs_of(method):
             study.params_of(run)
