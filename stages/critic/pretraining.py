@@ -14,7 +14,6 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.critic import Critic, CriticError
-from stages.common.errors import StageError
 from stages.common.journal import Journal
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Critic as Options
@@ -23,8 +22,7 @@ from stages.common.policy import Models, load_tokenizer
 from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, read_table
 from stages.critic.train import train
-from stages.rollout.completions import completion_columns, settings_of
-from stages.rollout.sampler import Request, sample
+from stages.rollout.answers import sampled_answers
 from stages.score.model_reward import all_rewards
 
 WHAT = "critic pretraining"  # what these seeds are for
@@ -44,33 +42,9 @@ def chosen_prompts(count: int, seed: int) -> pl.DataFrame:
 
 def answers(options: Pretraining, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
     """Answers of the initial policy, with the columns of a rollout of iteration 0 and those of the prompts."""
-    prompts, tokenizer = chosen_prompts(options.prompts, params.seed), load_tokenizer()
-    keys = [
-        {"iteration": 0, "prompt_id": prompt_id, "sample": n, "seed": seed_of(params.seed, WHAT, prompt_id, n)}
-        for prompt_id in prompts["prompt_id"]
-        for n in range(options.samples)
-    ]
-    seeds = [key["seed"] for key in keys]
-    requests = [
-        Request(ids, seeds[place * options.samples : (place + 1) * options.samples])
-        for place, ids in enumerate(prompts["prompt_ids"].to_list())
-    ]
-    finished = 0
-
-    def progress(more: int) -> None:
-        nonlocal finished
-        finished += more
-        journal.progress(finished, len(keys), "answers of the initial policy ended")
-
-    settings = settings_of(params, tokenizer, params.rollout.temperature)
-    groups = sample(models.policy(paths.policy(paths.INITIAL)), requests, settings, progress)
-    found = [one for group in groups for one in group]
-    rows = [key | completion_columns(tokenizer, one) for key, one in zip(keys, found, strict=True)]
-    frame = pl.DataFrame(rows, schema_overrides={"seed": pl.UInt64})
-    shared = sorted(set(frame.columns) & set(prompts.columns) - {"prompt_id"})
-    if shared:
-        raise StageError(f"{paths.PROMPTS}: columns {shared} have names that answers use; rename them in the dataset")
-    return frame.join(prompts, on="prompt_id", how="left", maintain_order="left")
+    prompts, policy = chosen_prompts(options.prompts, params.seed), models.policy(paths.policy(paths.INITIAL))
+    rows = sampled_answers(policy, load_tokenizer(), prompts, options.samples, (WHAT,), params, journal)
+    return rows.with_columns(iteration=pl.lit(0))
 
 
 def with_returns(rows: pl.DataFrame, rewards: pl.DataFrame, gamma: float) -> pl.DataFrame:

@@ -15,8 +15,7 @@ from stages.common.params import Params, ParamsError, Reward, SampledPairs
 from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, read_table
 from stages.preferences.label import label_pairs
-from stages.rollout.completions import completion_columns, settings_of
-from stages.rollout.sampler import Request, sample
+from stages.rollout.answers import sampled_answers
 from stages.score.rewards import call, check_arguments, classify, load_function, reward_inputs
 
 OPTION = "reward_models.{name}.preferences.sampled"
@@ -32,36 +31,6 @@ def choose_prompts(prompts: pl.DataFrame, count: int, seed: int, name: str) -> p
         )
     order = sorted(training["prompt_id"], key=lambda prompt_id: seed_of(seed, "preferences", name, prompt_id))
     return pl.DataFrame({"prompt_id": order[:count]}).join(training, on="prompt_id", maintain_order="left")
-
-
-def sample_answers(
-    prompts: pl.DataFrame, name: str, params: Params, model: Any, tokenizer: Any, journal: Journal
-) -> pl.DataFrame:
-    """Two answers to each prompt, in order, with the columns of a rollout and those of the prompts."""
-    key = (params.seed, "preferences", name)
-    keys = [
-        {"prompt_id": prompt_id, "sample": n, "seed": seed_of(*key, prompt_id, n)}
-        for prompt_id in prompts["prompt_id"]
-        for n in (0, 1)
-    ]
-    seeds = [one["seed"] for one in keys]
-    pairs_of_seeds = zip(seeds[::2], seeds[1::2], strict=True)
-    requests = [Request(ids, pair) for ids, pair in zip(prompts["prompt_ids"].to_list(), pairs_of_seeds, strict=True)]
-    finished = 0
-
-    def progress(more: int) -> None:
-        nonlocal finished
-        finished += more
-        journal.progress(finished, len(keys), "answers ended")
-
-    groups = sample(model, requests, settings_of(params, tokenizer, params.rollout.temperature), progress)
-    answers = [one for group in groups for one in group]
-    rows = [one_key | completion_columns(tokenizer, one) for one_key, one in zip(keys, answers, strict=True)]
-    frame = pl.DataFrame(rows, schema_overrides={"seed": pl.UInt64})
-    shared = sorted(set(frame.columns) & set(prompts.columns) - {"prompt_id"})
-    if shared:
-        raise StageError(f"{paths.PROMPTS}: columns {shared} have names that answers use; rename them in the dataset")
-    return frame.join(prompts, on="prompt_id", how="left", maintain_order="left")
 
 
 def gold_scores(answers: pl.DataFrame, options: SampledPairs, name: str) -> list[float | None]:
@@ -88,7 +57,7 @@ def sampled_pairs(
 ) -> pl.DataFrame:
     """The pairs of one reward model, without a split yet."""
     prompts = choose_prompts(read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)), options.prompts, params.seed, name)
-    answers = sample_answers(prompts, name, params, model, tokenizer, journal)
+    answers = sampled_answers(model, tokenizer, prompts, 2, ("preferences", name), params, journal)
     scored = answers.with_columns(gold=pl.Series(gold_scores(answers, options, name), dtype=pl.Float64))
     pairs, left_out = label_pairs(scored, options, params.seed, name)
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items())) or "none"
