@@ -4,6 +4,7 @@ Seconds are kept by part of the run in its working folder, so that a run that we
 """
 
 import json
+import math
 import resource
 from contextlib import suppress
 from pathlib import Path
@@ -97,11 +98,4 @@ def weights(folder: Path) -> int:
 
 def _numbers(path: Path) -> int:
     with safe_open(path, framework="numpy") as file:
-        shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
-    total = 0
-    for shape in shapes:
-        numbers = 1
-        for length in shape:
-            numbers *= length
-        total += numbers
-    return total
+        return sum(math.prod(file.get_slice(key).get_shape()) for key in file.keys())  # noqa: SIM118

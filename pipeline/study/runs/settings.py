@@ -122,6 +122,11 @@ class Study:
         raw = merged(merged(self.settings.params, family), method.set)
         where = f"{STUDIES / self.name}, {run.name}"
         answers = method.samples + bool(raw["rollout"].get("greedy"))
+        if self.settings.completions % answers:
+            raise StageError(
+                f"{where}: completions = {self.settings.completions} are no multiple of the {answers} answers to a "
+                "prompt: methods would sample different numbers; change `completions` or `samples`"
+            )
         put(raw, "rollout.samples_per_prompt", method.samples, where)
         put(raw, "rollout.prompts_per_iteration", self.settings.completions // answers, where)
         put(raw, method.beta, run.beta, where)
@@ -140,12 +145,14 @@ class Study:
         return parse_params(raw, where)
 
 
-def check_world(study: Study) -> None:
-    """The params of a small world name as many training prompts as it has."""
+def check_shared(study: Study) -> None:
+    """There is a reward model to share, and the params of a small world name as many training prompts as it has."""
     params, world = study.shared_params(), study.settings.world
+    where = STUDIES / study.name / "settings.yaml"
+    if "proxy" not in params.reward_models:
+        raise StageError(f"{where}: params.reward_models needs one of the name proxy, which all runs share")
     if world is None:
         return
-    where = STUDIES / study.name / "settings.yaml"
     there = (len(all_prompts()) - world.heldout) * world.repeats
     proxy = params.reward_models["proxy"].preferences
     taken = proxy.sampled.prompts if proxy and proxy.sampled else 0
@@ -192,7 +199,7 @@ def read_study(name: str) -> Study:
     raw = yaml.safe_load(file.read_text(encoding="utf-8"))
     methods = _validated(raw, Methods, str(file)).methods
     study = Study(name, settings, methods)
-    check_world(study)
+    check_shared(study)
     for method in methods:
         for run in study.runs_of(method):
             study.params_of(run)

@@ -72,6 +72,9 @@ def test_a_method_is_one_entry(project):
         ("methods.yaml", lambda raw: raw["methods"].update({"a.b": raw["methods"]["dpo"]}), "methods.a.b"),
         ("settings.yaml", lambda raw: raw["families"].update(poo={}), "families.poo"),
         ("settings.yaml", lambda raw: raw.update(seeds=[]), "seeds"),
+        ("settings.yaml", lambda raw: raw.update(completions=63), "63 are no multiple of the 2 answers"),
+        ("settings.yaml", lambda raw: raw["world"].update(repeats=2), "544 training prompts"),
+        ("settings.yaml", lambda raw: raw["params"].update(reward_models={}), "is none of reward_models"),
         ("settings.yaml", lambda raw: raw["params"]["update"].update(lr=1.0), "update.lr"),
     ],
 )
