@@ -65,6 +65,8 @@ def comparison(console: Console, before: str, after: str) -> None:
         f"{last['distinct_2'] - first['distinct_2']:+.2f}",
     )
     table.add_section()
+    add_rewards(table, first, last)
+    add_win_rates(table, before, after)
     gain, low, high = paired_gain(before, after)
     table.add_row(
         "reward",
@@ -78,6 +80,31 @@ def comparison(console: Console, before: str, after: str) -> None:
     console.print(
         f"Intervals: {first['confidence']:.0%} bootstrap over prompts; the change is paired by prompt.", markup=False
     )
+
+
+def add_rewards(table: Table, first: dict[str, Any], last: dict[str, Any]) -> None:
+    """The mean of each reward, where there are several: parts of the task reward, and those that are only measured."""
+    keys = [key for key in first if key.startswith("rewards/") and key in last]
+    for key in keys if len(keys) > 1 else []:
+        name, old, new = key.split("/")[1], first[key], last[key]
+        if old is not None and new is not None:
+            table.add_row(name, "", f"{old:.3f}", f"{new:.3f}", f"{new - old:+.3f}")
+
+
+def add_win_rates(table: Table, before: str, after: str) -> None:
+    """Against the initial policy, where there is a judge."""
+    found = [read_verdict(name) for name in (before, after)]
+    if any(found):
+        shown = [interval(verdict, "win_rate") if verdict else "" for verdict in found]
+        table.add_row("win-rate", "", *shown, "")
+        table.add_row("of which ties", "", *(f"{verdict['ties']:.2f}" if verdict else "" for verdict in found), "")
+
+
+def read_verdict(name: str) -> dict[str, Any]:
+    """Nothing for the initial policy, and without a judge."""
+    path = paths.verdict(name)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 def interval(found: dict[str, Any], key: str) -> str:

@@ -49,6 +49,16 @@ def table(run, name):
     return pl.read_parquet(run.folder / "data" / f"{name}.parquet")
 
 
+def test_eval_shows_every_reward_and_the_win_rate(run):
+    shown = run.run("rloo", "show", "eval")
+    evaluation = json.loads((run.folder / "data/iterations/i0002/eval.json").read_text())
+    for name in ("rm", "gold"):
+        assert f"{evaluation[f'rewards/{name}/mean']:.3f}" in shown
+    verdict = json.loads((run.folder / "data/iterations/i0002/judge.json").read_text())
+    assert f"{verdict['win_rate']:.3f} [" in shown.replace("\n", " ")
+    assert f"{verdict['ties']:.2f}" in shown
+
+
 def test_every_stage_left_its_table(run):
     proxy = json.loads((run.folder / "data/reward_models/proxy.json").read_text())
     assert set(proxy) == {"heldout", "train", "reference"}
