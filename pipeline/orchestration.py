@@ -18,6 +18,7 @@ from stages.common.journal import QUIET_VARIABLE
 __all__ = ["flow", "get_ready", "reproduced", "task"]
 
 EXIT_SECONDS = 10.0
+TERMINATED = 128 + signal.SIGTERM
 
 
 def reproduced(stage: StageId, number: int) -> Outcome:
@@ -27,6 +28,9 @@ def reproduced(stage: StageId, number: int) -> Outcome:
             return reproduce(stage)
         except StageError as error:
             leave_within(EXIT_SECONDS, str(error))
+            raise
+        except BaseException:  # Prefect has a handler of its own for SIGTERM, which raises
+            leave_within(EXIT_SECONDS, "terminated", TERMINATED)
             raise
 
 
@@ -48,8 +52,8 @@ def leave_within(seconds: float, reason: str, status: int = 1) -> None:
 
 def terminate(*_: object) -> None:
     """SIGTERM: an orderly exit, which stops Prefect's temporary server, and soon: that may be gone already."""
-    leave_within(EXIT_SECONDS, "terminated", 143)
-    sys.exit(143)
+    leave_within(EXIT_SECONDS, "terminated", TERMINATED)
+    sys.exit(TERMINATED)
 
 
 def interrupt(*_: object) -> None:
