@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stages.common.policy import Models
 
 PARTS = {  # of the stages that come before the first iteration
-    "prepare": ("model", "prompts", "options", "policy", "acceptance"),
+    "prepare": ("sources", "model", "prompts", "options", "policy", "reference", "acceptance"),
     "sft": ("demonstrations", "policy"),
     "critic": ("initial",),
 }

@@ -29,7 +29,7 @@ def tiny_params(model: Path) -> dict[str, Any]:
     params: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["compute"] |= {"threads": 1}
     params["prepare"]["model"] = {"source": str(model), "sha256": None}
-    params["prepare"]["prompts"] |= {"train": 12, "heldout": 6}
+    params["prepare"]["prompts"]["embedded"] |= {"train": 12, "heldout": 6}
     params["policy"]["lora"] |= {"rank": 2, "alpha": 4, "last_layers": 2}
     params["rollout"] |= {"prompts_per_iteration": 3, "samples_per_prompt": 3, "max_new_tokens": 8}
     params["rollout"] |= {"stop_tokens": ["<|end|>", "<|stop|>"], "temperature": 1.0}

@@ -8,11 +8,20 @@ from stages.common.errors import StageError
 DATA = Path("data")
 BASE = DATA / "base"
 REFERENCE = DATA / "reference"  # the initial policy and reference: the base, fine-tuned if `sft` says so
+KL_REFERENCE = DATA / "kl_reference"  # the reference of the KL where it is another model; reference.json says which
+MODEL_JSON = (
+    DATA / "model.json"
+)  # what was loaded: architecture, special tokens, fingerprints of tokenizer and template
+SOURCES = DATA / "sources"  # hashes of what a run takes from outside `data`: users' files, folders and code
+RUN_JSON = DATA / "run.json"  # effective settings, library versions and machine
 SFT_SOURCE = DATA / "sft_source.json"  # what the demonstrations are made of
 SFT_TRAINING = DATA / "sft_training.json"  # and what the training on them depends on
 DEMONSTRATIONS = DATA / "demonstrations.parquet"
 SFT_STEPS = DATA / "sft.parquet"
 PROMPTS = DATA / "prompts.parquet"
+PROMPTS_JSON = DATA / "prompts.json"  # what was found in the prompts: lengths, what was dropped and why
+REWARD_CACHE = DATA / ".cache" / "rewards"  # results of finished calls of reward functions, by content
+RESCORED = DATA / "rescored"  # tables of `rloo rescore`
 ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"
 HISTORY_CSV = DATA / "history.csv"
@@ -48,6 +57,21 @@ def previous(name: str) -> str:
     if name == INITIAL:
         raise StageError(f"{INITIAL} is the initial policy; training iterations count from {iteration_name(1)}")
     return iteration_name(iteration_number(name) - 1)
+
+
+def source(name: str) -> Path:
+    """Hashes of what one consumer takes from outside: model, reference, prompts, sft, score, evaluate, judge."""
+    return SOURCES / f"{name}.json"
+
+
+def preferences_source(name: str) -> Path:
+    """The same of the preferences of reward model `name`."""
+    return SOURCES / "preferences" / f"{name}.json"
+
+
+def rescored(name: str, iteration_: str) -> Path:
+    """The folder of the tables that `rloo rescore` makes of an iteration."""
+    return RESCORED / name / iteration_
 
 
 def preferences(name: str) -> Path:

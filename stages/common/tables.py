@@ -25,8 +25,10 @@ KEY_SCHEMA: Schema = {
 PROMPTS: Schema = {
     "prompt_id": pl.String(),
     "split": pl.String(),  # train | heldout
-    "prompt": pl.String(),
-    "prompt_text": pl.String(),  # rendered by the chat template
+    "prompt": pl.String(),  # of a conversation: its last turn
+    "messages": pl.List(pl.Struct({"role": pl.String(), "content": pl.String()})),  # null: the prompt is a text
+    "prompt_text": pl.String(),  # rendered, with system turn and few-shot turns
+    "prompt_tail": pl.String(),  # what the end of prompt_text opens, such as <think>, and the answer goes on from
     "prompt_ids": pl.List(pl.Int32()),
 }
 
@@ -93,7 +95,7 @@ ROLLOUTS: Schema = {
 SCORES: Schema = {
     **KEY_SCHEMA,
     "task_reward": pl.Float64(),  # null: nothing could score the row
-    "ref_logprobs": pl.List(pl.Float32()),
+    "ref_logprobs": pl.List(pl.Float32()),  # null, as what follows from it: no reference, as beta is 0
     "logp_sum": pl.Float64(),
     "ref_logp_sum": pl.Float64(),
     "kl": pl.Float64(),
@@ -198,7 +200,7 @@ GENERATIONS: Schema = {
     "finish_reason": pl.String(),
     "length": pl.Int32(),
     "entropy": pl.Float32(),
-    "kl": pl.Float64(),  # to the reference, k1 of the sequence
+    "kl": pl.Float64(),  # to the reference, k1 of the sequence; null: not measured
     "task_reward": pl.Float64(),
     "parts": pl.List(pl.Struct({"name": pl.String(), "value": pl.Float64()})),
 }
@@ -228,7 +230,7 @@ def reward_schema(names: list[str]) -> Schema:
     columns: Schema = {}
     for name in names:
         columns[f"reward/{name}"] = pl.Float64()
-        columns[f"status/{name}"] = pl.String()  # ok | missing | invalid
+        columns[f"status/{name}"] = pl.String()  # ok | missing | invalid | timeout | error
         columns[f"message/{name}"] = pl.String()
     return columns
 

@@ -27,7 +27,7 @@ def choose_prompts(prompts: pl.DataFrame, count: int, seed: int, name: str) -> p
     if count > training.height:
         raise ParamsError(
             f"params.yaml: {OPTION.format(name=name)}.prompts = {count}: there are {training.height} training "
-            "prompts (prepare.prompts.train), and each is taken once"
+            "prompts (prepare.prompts), and each is taken once"
         )
     order = sorted(training["prompt_id"], key=lambda prompt_id: seed_of(seed, "preferences", name, prompt_id))
     return pl.DataFrame({"prompt_id": order[:count]}).join(training, on="prompt_id", maintain_order="left")

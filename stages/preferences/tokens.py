@@ -6,9 +6,9 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from stages.common.chat import render, render_turns, tokenize
 from stages.common.params import Rollout
 from stages.preferences.shapes import RawPair, ShapeError, Turn
-from stages.prepare.prompts import render, render_turns, tokenize
 from stages.rollout.stopping import stop_ids
 
 

@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from stages.common.files import publish
 from stages.common.journal import Journal
-from stages.common.params import Model, ParamsError
-from stages.common.paths import BASE
+from stages.common.params import Model, Params, ParamsError
+from stages.common.paths import BASE, MODEL_JSON
+from stages.common.write_json import write_json
 
 OPTION = "params.yaml: prepare.model"
 
@@ -90,10 +91,13 @@ def load_source(settings: Model) -> tuple[Any, Any]:
         raise ParamsError(f"{OPTION}.source = {settings.source!r}: cannot be loaded: {error}") from None
 
 
-def run(settings: Model, journal: Journal) -> None:
+def run(params: Params, journal: Journal) -> None:
+    settings = params.prepare.model
     model, tokenizer = load_source(settings)
     with publish(BASE) as scratch:
         model.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    with publish(MODEL_JSON) as scratch:
+        write_json({"source": settings.source}, scratch)
     journal.say(f"{settings.source}: {parameters / 1e6:.1f} M parameters, {len(tokenizer)} tokens in the vocabulary")

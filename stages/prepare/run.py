@@ -1,20 +1,17 @@
-"""Stage `prepare`: what a run starts from. Parts: `model` -> base/, `prompts` -> prompts.parquet, `policy` -> i0000,
-`options` and `acceptance` -> the files that stand between options and stages.
+"""Stage `prepare`: what a run starts from. Parts: `sources` -> hashes of what comes from outside, `model` -> base/,
+`prompts` -> prompts.parquet, `policy` -> i0000, `reference` -> kl_reference/, `options` and `acceptance` -> the files
+that stand between options and stages.
+
+A part imports what it needs when it runs: `sources` runs each time, and must not wait for torch.
 """
+
+from importlib import import_module
 
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.prepare import acceptance, model, options, policy, prompts
+
+PLACES = {"prompts": "prompts.run"}
 
 
 def run(part: str, params: Params, journal: Journal) -> None:
-    if part == "model":
-        model.run(params.prepare.model, journal)
-    elif part == "prompts":
-        prompts.run(params, journal)
-    elif part == "policy":
-        policy.run(params, journal)
-    elif part == "options":
-        options.run(params, journal)
-    else:
-        acceptance.run(params, journal)
+    import_module(f"stages.prepare.{PLACES.get(part, part)}").run(params, journal)

@@ -33,7 +33,7 @@ def reference_answers(count: int, params: Params, models: Models, journal: Journ
     """`count` rows with the prompts' columns and the completions', sampled as rollouts are."""
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(split="train").select(list(PROMPTS))
     if prompts.is_empty():
-        raise ParamsError(f"{paths.PROMPTS} has no training prompts; see prepare.prompts.train in params.yaml")
+        raise ParamsError(f"{paths.PROMPTS} has no training prompts; see prepare.prompts in params.yaml")
     tokenizer = load_tokenizer()
     wanted, finished = reference_requests(prompts, count, params.seed), 0
 

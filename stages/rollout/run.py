@@ -27,7 +27,7 @@ def rollouts_of(source: Source) -> pl.DataFrame:
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "train")
     if prompts.is_empty():
-        raise ParamsError(f"{paths.PROMPTS} has no training prompts; see prepare.prompts.train in params.yaml")
+        raise ParamsError(f"{paths.PROMPTS} has no training prompts; see prepare.prompts in params.yaml")
     policy = models.policy(paths.policy(paths.previous(name)))
     number = paths.iteration_number(name)
     table = rollouts_of(Source(models, policy, load_tokenizer(), prompts, params, number, journal))

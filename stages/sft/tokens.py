@@ -9,11 +9,10 @@ import polars as pl
 from jinja2 import TemplateError
 from transformers import AutoConfig
 
-from stages.common.chat import A_FIXED_DAY
+from stages.common.chat import A_FIXED_DAY, render, tokenize
 from stages.common.params import Params
 from stages.common.paths import BASE
 from stages.common.tables import DEMONSTRATIONS
-from stages.prepare.prompts import render, tokenize
 from stages.rollout.stopping import stop_ids
 from stages.sft.records import Record
 from stages.sft.shapes import Demonstration, Turn

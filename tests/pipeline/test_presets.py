@@ -23,6 +23,9 @@ NO_METHOD = {  # options of `advantage` and `update` that a preset never touches
     "correct_reward", "wrong_reward", "learning_rate", "schedule", "betas", "eps", "weight_decay", "max_grad_norm",
     "pack_tokens",
 }  # fmt: skip
+CONSTRAINTS = next(
+    line for line in REPOSITORY.decode().splitlines(keepends=True) if line.startswith("    constraints: ")
+)
 FILLED_IN = (OVERLONG, ("rollout", "dynamic_sampling"), ("advantage", "outcome_reward"))
 
 
@@ -113,7 +116,7 @@ def test_dapo_takes_its_sizes_from_the_file(params):
         params,
         ("prompts_per_iteration: 16", "prompts_per_iteration: 6"),
         ("max_new_tokens: 40", "max_new_tokens: 64"),
-        ("    constraints:\n", "    first: {function: 'm:f'}\n    constraints:\n"),
+        (CONSTRAINTS, "    first: {function: 'm:f'}\n" + CONSTRAINTS),
     )
     shown = preset("dapo")
     raw = content(params)
@@ -137,13 +140,13 @@ def test_cache_of_a_very_short_answer_is_one_token(params):
 
 def test_penalty_is_never_the_reward_that_decides(params):
     penalty = "    overlong: {function: 'stages.score.overlong:soft_overlong', arguments: {max_length: 9, cache: 2}}\n"
-    edit(params, ("    constraints:\n", penalty + "    constraints:\n"))
+    edit(params, (CONSTRAINTS, penalty + CONSTRAINTS))
     preset("dapo")
     assert content(params)["rollout"]["dynamic_sampling"]["reward"] == "constraints"
 
 
 def test_overlong_of_the_users_own_stays_or_is_in_the_way(params, capsys):
-    edit(params, ("    constraints:\n", "    overlong: {function: 'my.rewards:short'}\n    constraints:\n"))
+    edit(params, (CONSTRAINTS, "    overlong: {function: 'my.rewards:short'}\n" + CONSTRAINTS))
     preset("grpo")
     assert get(content(params), (*OVERLONG, "function")) == "my.rewards:short"
     before = params.read_bytes()

@@ -80,6 +80,9 @@ def test_an_unknown_one_is_refused(params, capsys):
 
 def test_the_penalty_of_a_preset_stays(params):
     recipe("rlhf")
+    refused = CliRunner().invoke(app, ["preset", "dapo"])
+    assert "alarms.kl_above: with score.kl.beta 0 no reference is loaded" in str(refused.exception)
+    params.write_text(params.read_text().replace("kl_above: 20.0, ", ""))
     preset = CliRunner().invoke(app, ["preset", "dapo"])
     assert preset.exit_code == 0, preset.output
     before = content(params)

@@ -156,11 +156,11 @@ def check_shared(study: Study) -> None:
     there = (len(all_prompts()) - world.heldout) * world.repeats
     proxy = params.reward_models["proxy"].preferences
     taken = proxy.sampled.prompts if proxy and proxy.sampled else 0
-    if params.prepare.prompts.train != there or taken > there:
+    if params.prepare.prompts.declared_train != there or taken > there:
         raise StageError(
             f"{where}: the world has {there} training prompts ({world.repeats} for each text): set "
-            f"params.prepare.prompts.train to that (it is {params.prepare.prompts.train}), and prompts of the sampled "
-            f"preferences to no more (they are {taken})"
+            f"params.prepare.prompts.embedded.train to that (it is {params.prepare.prompts.declared_train}), and "
+            f"prompts of the sampled preferences to no more (they are {taken})"
         )
 
 

@@ -71,6 +71,7 @@ def make_world(world: World, params: Params, results: Path) -> None:
             "split": split,
             "prompt": text,
             "prompt_text": text,
+            "prompt_tail": "",
             "prompt_ids": [ids[word] for word in text.split()],
         }
         for split, chosen in (("heldout", heldout), ("train", training * world.repeats))

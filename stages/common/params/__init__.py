@@ -13,11 +13,23 @@ from stages.common.params.evaluate import Evaluate
 from stages.common.params.judge import Endpoint, Judge
 from stages.common.params.objective import Cispo, Gspo, ImportanceCorrection, Ppo, Sapo
 from stages.common.params.offline import Dpo, Offline, Simpo
+from stages.common.params.prompts import (
+    Columns,
+    ColumnType,
+    ConstraintKind,
+    Embedded,
+    Gym,
+    PromptDataset,
+    PromptFile,
+    Prompts,
+    Shot,
+    Verify,
+)
 from stages.common.params.rlhf import BestOf, Preferences, RewardModel, SampledPairs, Sft
 from stages.common.params.rollout import DynamicSampling, Rollout
 from stages.common.params.rules import RULES
-from stages.common.params.score import Kl, Reward, Score
-from stages.common.params.start import Compute, ConstraintKind, Lora, Model, Policy, Prepare, Prompts
+from stages.common.params.score import Kl, Limits, Reward, Score
+from stages.common.params.start import Compute, Lora, Model, Policy, Prepare
 from stages.common.params.update import Update
 
 __all__ = [
@@ -27,20 +39,25 @@ __all__ = [
     "BatchMean",
     "BestOf",
     "Cispo",
+    "ColumnType",
+    "Columns",
     "Compute",
     "ConstraintKind",
     "Critic",
     "Dpo",
     "DynamicSampling",
+    "Embedded",
     "Endpoint",
     "Estimator",
     "Evaluate",
     "Gae",
     "Grpo",
     "Gspo",
+    "Gym",
     "ImportanceCorrection",
     "Judge",
     "Kl",
+    "Limits",
     "Lora",
     "Model",
     "MovingAverage",
@@ -52,6 +69,8 @@ __all__ = [
     "Preferences",
     "Prepare",
     "Pretraining",
+    "PromptDataset",
+    "PromptFile",
     "Prompts",
     "ReinforcePp",
     "Reward",
@@ -63,8 +82,10 @@ __all__ = [
     "Score",
     "Section",
     "Sft",
+    "Shot",
     "Simpo",
     "Update",
+    "Verify",
 ]
 
 

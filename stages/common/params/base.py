@@ -8,6 +8,7 @@ from stages.common.errors import StageError
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Function = Annotated[str, Field(pattern=r"^([\w.]+|[^:]+\.py):\w+$")]  # module:function or path/to/file.py:function
 
 
 class ParamsError(StageError):

@@ -1,17 +1,17 @@
 """Section `evaluate`: held-out evaluation."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stages.common.params.base import Count, Section
+from stages.common.params.base import Count, Function, Section
 from stages.common.params.score import Reward
 
 
 class Evaluate(Section):
     """Held-out evaluation. `rewards` are measured beside those of `score.rewards` and are no part of the task reward: a
     gold reward, say, beside the model that stands for it. `parts` names a function that tells what a reward is made
-    of.
+    of. `kl`: measure the KL to the reference; auto: where `score.kl.beta` is above 0, and a reference there anyway.
     """
 
     temperature: Annotated[float, Field(ge=0)]
@@ -19,4 +19,5 @@ class Evaluate(Section):
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     resamples: Count = 2000
     rewards: dict[str, Reward] = Field(default_factory=dict)
-    parts: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    parts: Function | None = None
+    kl: Literal["auto"] | bool = "auto"

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from stages.common.params.base import Count, Positive, Section
+from stages.common.params.base import Count, Function, Positive, Section
 
 TEMPLATE = """\
 Which of the two answers to the request is better? Judge how well it does what was asked, not how long it is.
@@ -53,7 +53,7 @@ class Judge(Section):
     Scores no further apart than `tie_margin` tie.
     """
 
-    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    function: Function | None = None
     arguments: dict[str, Any] = Field(default_factory=dict)
     model: str | None = None
     endpoint: Endpoint | None = None

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from stages.common.params.adamw import AdamW
-from stages.common.params.base import Count, Positive, Section
+from stages.common.params.base import Count, Function, Positive, Section
 
-FUNCTION = r"^[\w.]+:\w+$"
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -18,7 +17,7 @@ class BestOf(Section):
 
     prompts: Count
     samples: Annotated[int, Field(ge=2)]
-    gold: Annotated[str, Field(pattern=FUNCTION)] | None = None
+    gold: Function | None = None
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -57,7 +56,7 @@ class SampledPairs(Section):
     """
 
     prompts: Count
-    gold: Annotated[str, Field(pattern=FUNCTION)]
+    gold: Function
     arguments: dict[str, Any] = Field(default_factory=dict)
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
     temperature: Annotated[float, Field(ge=0)] = 0.0

@@ -26,19 +26,21 @@ def named_rewards_exist(params: "Params") -> None:
 
 def budget_within_the_prompts(params: "Params") -> None:
     dynamic = params.rollout.dynamic_sampling
-    if dynamic and dynamic.max_prompts > params.prepare.prompts.train:
+    there = params.prepare.prompts.declared_train
+    if dynamic and there is not None and dynamic.max_prompts > there:
         raise ValueError(
             f"rollout.dynamic_sampling.max_prompts = {dynamic.max_prompts}: an iteration samples a prompt once, "
-            f"and there are {params.prepare.prompts.train} (prepare.prompts.train)"
+            f"and there are {there} (prepare.prompts)"
         )
 
 
 def best_of_within_the_prompts(params: "Params") -> None:
     best_of = params.sft.best_of if params.sft else None
-    if best_of and best_of.prompts > params.prepare.prompts.train:
+    there = params.prepare.prompts.declared_train
+    if best_of and there is not None and best_of.prompts > there:
         raise ValueError(
-            f"sft.best_of.prompts = {best_of.prompts}: a prompt is answered once, "
-            f"and there are {params.prepare.prompts.train} (prepare.prompts.train)"
+            f"sft.best_of.prompts = {best_of.prompts}: a prompt is answered once, and there are {there} "
+            "(prepare.prompts)"
         )
     if best_of and best_of.gold is None and all(reward.function is None for reward in params.score.rewards.values()):
         raise ValueError("sft.best_of picks answers by the functions of score.rewards, and there is none: set `gold`")
@@ -123,10 +125,11 @@ def critic_and_gae(params: "Params") -> None:
             f"rollout.prompts_per_iteration ({params.rollout.prompts_per_iteration})"
         )
     pretraining = params.critic.pretraining
-    if pretraining and pretraining.prompts > params.prepare.prompts.train:
+    there = params.prepare.prompts.declared_train
+    if pretraining and there is not None and pretraining.prompts > there:
         raise ValueError(
-            f"critic.pretraining.prompts = {pretraining.prompts}: a prompt is taken once, and there are "
-            f"{params.prepare.prompts.train} (prepare.prompts.train)"
+            f"critic.pretraining.prompts = {pretraining.prompts}: a prompt is taken once, and there are {there} "
+            "(prepare.prompts)"
         )
 
 
@@ -157,7 +160,32 @@ def measured_rewards_have_names_of_their_own(params: "Params") -> None:
         raise ValueError(f"evaluate.rewards: {', '.join(twice)} are in score.rewards, too; they are measured anyway")
 
 
+def verified_by_a_function(params: "Params") -> None:
+    verify = params.prepare.prompts.verify
+    if verify is None:
+        return
+    reward = params.score.rewards.get(verify.reward)
+    if reward is None or reward.function is None:
+        known = ", ".join(name for name, one in params.score.rewards.items() if one.function is not None) or "none"
+        raise ValueError(f"prepare.prompts.verify.reward = {verify.reward!r}: functions of score.rewards are {known}")
+
+
+def reference_has_a_use(params: "Params") -> None:
+    if params.prepare.reference is not None and params.score.kl.beta == 0 and params.evaluate.kl is not True:
+        raise ValueError(
+            "prepare.reference: with score.kl.beta 0 no reference is loaded; set it to null, or evaluate.kl to true"
+        )
+
+
+def kl_alarm_has_a_kl(params: "Params") -> None:
+    if params.alarms.kl_above is not None and params.score.kl.beta == 0:
+        raise ValueError("alarms.kl_above: with score.kl.beta 0 no reference is loaded, and there is no KL to watch")
+
+
 RULES = (
+    verified_by_a_function,
+    reference_has_a_use,
+    kl_alarm_has_a_kl,
     measured_rewards_have_names_of_their_own,
     reward_models_exist,
     remax_has_greedy_rows,

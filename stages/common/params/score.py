@@ -4,20 +4,39 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.common.params.base import Count, Section
+from stages.common.params.base import Count, Function, Positive, Section
+
+
+class Limits(Section):
+    """What a reward function may take, in the child process that it runs in.
+
+    `start_seconds`: importing it; `batch_seconds`: one call for many rows; `row_seconds`: a call for a single row, as
+    which rows are scored once their batch has failed; `memory_mb`: of the process and all that it starts.
+    """
+
+    start_seconds: Positive = 60.0
+    batch_seconds: Positive = 60.0
+    row_seconds: Positive = 10.0
+    memory_mb: Count = 4096
 
 
 class Reward(Section):
-    """`function`: `module:name` with TRL's signature `f(prompts, completions, completion_ids, **columns)`, to which
-    `arguments` are passed by name; or `model`: the name of one of `reward_models`, whose score is brought to mean 0
-    and standard deviation 1 over the answers of the reference if `normalise` is on.
+    """`function`: `module:name` or `file.py:name`, with TRL's signature `f(prompts, completions, completion_ids,
+    **columns)`, to which `arguments` are passed by name; or `model`: the name of one of `reward_models`, whose score is
+    brought to mean 0 and standard deviation 1 over the answers of the reference if `normalise` is on.
+
+    `rows_per_call`: how many rows a function is called with at once; null: as many as it says itself, else all.
+    `cache`: keep the results of finished calls by content, so that none is made twice.
     """
 
-    function: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    function: Function | None = None
     model: str | None = None
     normalise: bool = False
     weight: float = 1.0
     arguments: dict[str, Any] = Field(default_factory=dict)
+    rows_per_call: Count | None = None
+    cache: bool = True
+    limits: Limits = Limits()
 
     @model_validator(mode="after")
     def _function_or_model(self) -> "Reward":
@@ -25,8 +44,9 @@ class Reward(Section):
             raise ValueError("a reward is either a `function` or a `model`: set one of the two")
         if self.function is not None and self.normalise:
             raise ValueError("normalise is for a `model`: it is fitted on the answers of the reference")
-        if self.model is not None and self.arguments:
-            raise ValueError("arguments are for a `function`")
+        of_function = sorted({"arguments", "rows_per_call", "cache", "limits"} & self.model_fields_set)
+        if self.model is not None and of_function:
+            raise ValueError(f"{', '.join(of_function)}: for a `function`, not for a `model`")
         return self
 
 
@@ -62,11 +82,16 @@ class Kl(Section):
 
 
 class Score(Section):
-    """Rewards by name, the KL penalty, and the token budget of a forward pass of the reference or a reward model."""
+    """Rewards by name, the KL penalty, and the token budget of a forward pass of the reference or a reward model.
+
+    `max_failed`: the share of rows that a reward may fail to score (`invalid`, `timeout`, `error`) before the stage
+    stops. Rows that it does not apply to (`missing`) are none of them.
+    """
 
     rewards: Annotated[dict[str, Reward], Field(min_length=1)]
     kl: Kl
     pack_tokens: Count = 512
+    max_failed: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     @field_validator("rewards")
     @classmethod

@@ -5,29 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stages.common.params.base import Count, Positive, Section
-
-ConstraintKind = Literal[
-    "title",
-    "max_words",
-    "no_commas",
-    "postscript",
-    "sentences",
-    "bullets",
-    "highlight",
-    "keyword",
-    "start_phrase",
-    "ends_question",
-    "exclamation",
-    "digits",
-    "min_words",
-    "lowercase",
-    "uppercase",
-    "avoid_word",
-    "end_phrase",
-    "quotation",
-    "parentheses",
-    "json",
-]
+from stages.common.params.prompts import Prompts
 
 
 class Compute(Section):
@@ -39,27 +17,24 @@ class Compute(Section):
 
 
 class Model(Section):
-    """The initial model: a folder, a hub id, or `package:NAME/FILE.gguf` for a GGUF inside an installed package."""
+    """A model: a folder, a hub id (with `revision`), a GGUF file, or `package:NAME/FILE.gguf` for one in an installed
+    package. `sha256`: of a single GGUF file. `trust_remote_code`: run the Python code that the model's folder brings.
+    `chat_template`: a Jinja file that takes the place of the tokenizer's own template.
+    """
 
     source: str
     sha256: str | None = None
-
-
-class Prompts(Section):
-    """The embedded task: questions of the bank, each with one or two constraints, drawn by the weights of the kinds."""
-
-    train: Count
-    heldout: Count
-    constraints: Annotated[dict[ConstraintKind, Positive], Field(min_length=2)]
-    two_constraints: Annotated[float, Field(ge=0, le=1)]
-    system: str | None = None
+    revision: str | None = None
+    trust_remote_code: bool = False
+    chat_template: str | None = None
 
 
 class Prepare(Section):
-    """The initial model and the prompts."""
+    """The initial model, the prompts, and the reference policy of the KL (null: the initial policy)."""
 
     model: Model
     prompts: Prompts
+    reference: Model | None = None
 
 
 class Lora(Section):

@@ -25,7 +25,7 @@ def shrink(raw):
     raw |= {"iterations": 3, "evaluate_every": 2, "completions": 8, "seeds": [0], "betas": [0.1]}
     raw["world"] |= {"hidden": 16, "layers": 1, "heads": 2, "heldout": 6, "demonstrations": 1, "repeats": 1}
     params = raw["params"]
-    params["prepare"]["prompts"] |= {"train": 330, "heldout": 6}
+    params["prepare"]["prompts"]["embedded"] |= {"train": 330, "heldout": 6}
     params["sft"] |= {"epochs": 1}
     proxy = params["reward_models"]["proxy"]
     proxy |= {"epochs": 1, "reference_samples": 16}

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from stages.common import paths
+from stages.common.chat import render, tokenize
 from stages.common.device import set_up
 from stages.common.journal import Journal
 from stages.common.params import Compute
@@ -13,7 +14,6 @@ from stages.common.params_file import parse_params
 from stages.common.policy import Models, load_tokenizer
 from stages.common.tables import PREFERENCES, PROMPTS, read_table, write_table
 from stages.preferences.run import run
-from stages.prepare.prompts import render, tokenize
 from tests.tiny import save_tiny
 from tests.workspace import tiny_params
 
@@ -25,7 +25,7 @@ class Project:
         monkeypatch.chdir(folder)
         save_tiny(paths.REFERENCE)
         self.raw = tiny_params(paths.REFERENCE)
-        self.raw["prepare"]["prompts"]["train"] = prompts
+        self.raw["prepare"]["prompts"]["embedded"]["train"] = prompts
         self.write_prompts(prompts)
         self.said: list[str] = []
         self.models = Models(set_up(Compute(device="cpu", threads=1)))
@@ -37,7 +37,15 @@ class Project:
             text = render(tokenizer, f"Question {number}?", system)
             split = "train" if number < count else "heldout"
             key = {"prompt_id": f"{split}-{number:05d}", "split": split, "prompt": f"Question {number}?"}
-            rows.append(key | {"prompt_text": text, "prompt_ids": tokenize(tokenizer, text), "wanted": number % 3})
+            rows.append(
+                key
+                | {
+                    "prompt_text": text,
+                    "prompt_tail": "",
+                    "prompt_ids": tokenize(tokenizer, text),
+                    "wanted": number % 3,
+                }
+            )
         write_table(pl.DataFrame(rows), PROMPTS, ("prompt_id",), paths.PROMPTS)
 
     def pairs(self, name: str = "gold", **options) -> pl.DataFrame:

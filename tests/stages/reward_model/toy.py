@@ -47,7 +47,14 @@ def lay_out(pairs=None, name="toy", prompts=6):
     tokenizer = tiny_tokenizer()
     texts = [f"<|user|>question {number}<|end|><|assistant|>" for number in range(prompts)]
     rows = [
-        {"prompt_id": f"q{i}", "split": "train" if i else "heldout", "prompt": f"question {i}", "prompt_text": text}
+        {
+            "prompt_id": f"q{i}",
+            "split": "train" if i else "heldout",
+            "prompt": f"question {i}",
+            "prompt_text": text,
+            "prompt_tail": "",
+            "messages": None,
+        }
         | {"prompt_ids": tokenizer(text, add_special_tokens=False)["input_ids"]}
         for i, text in enumerate(texts)
     ]

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from stages.common import paths
+from stages.common.chat import render, tokenize
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.params import BestOf, ParamsError
 from stages.common.policy import load_tokenizer
 from stages.common.tables import PROMPTS, write_table
-from stages.prepare.prompts import render, tokenize
 from stages.sft import demonstrations
 from stages.sft.best_of import chosen_prompts, pick
 from stages.sft.demonstrations import told
@@ -74,7 +74,14 @@ def prompts(base):
     tokenizer, rows = load_tokenizer(base), []
     for number in range(9):
         text = render(tokenizer, f"What is {number}?", None)
-        row = {"prompt_id": f"train-{number}", "split": "train", "prompt": f"What is {number}?", "prompt_text": text}
+        row = {
+            "prompt_id": f"train-{number}",
+            "split": "train",
+            "prompt": f"What is {number}?",
+            "prompt_text": text,
+            "prompt_tail": "",
+            "messages": None,
+        }
         rows.append(row | {"prompt_ids": tokenize(tokenizer, text)})
     rows.append(rows[0] | {"prompt_id": "heldout-0", "split": "heldout"})
     return write_table(pl.DataFrame(rows, schema=PROMPTS), PROMPTS, ("prompt_id",), paths.PROMPTS)
