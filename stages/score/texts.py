@@ -1,0 +1,10 @@
+"""Completions as text. For a prompt that is a text TRL hands a completion as a text, and for one that is a conversation
+as a list of one assistant turn; reward functions that live here take both.
+"""
+
+from typing import Any
+
+
+def text_of(completion: Any) -> str:
+    """The text of a completion in either form."""
+    return completion if isinstance(completion, str) else "".join(str(turn["content"]) for turn in completion)
