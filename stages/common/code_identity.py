@@ -1,7 +1,8 @@
-"""Which code a reward function is, by content: a cached result belongs to it, and scores are made again when it changes.
+"""Which code a reward function is, by content: cached results belong to it, and scores are made again when it changes.
 
 `file.py:name` is the file and the Python files beside it, which it may import. `module:name` is the module's top-level
-package in this project (of `stages` the room), or the version of the installed distribution that brings it. Nothing is imported to find out.
+package in this project (of `stages` the room), or the version of the installed distribution that brings it. Nothing is
+imported to find out.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ class CodeError(StageError):
 
 
 def code_identity(spec: str) -> dict[str, str]:
-    """{"code": where it lies, "sha256": ...} or {"code": distribution, "version": ...}; a CodeError if it is missing."""
+    """{"code": where it lies, "sha256": ...} or {"code": ..., "version": ...}; a CodeError if it is missing."""
     place, _, _ = spec.rpartition(":")
     if place.endswith(".py"):
         path = Path(place)
