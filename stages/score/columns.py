@@ -1,11 +1,12 @@
 """What functions find in the columns that they are called with by name."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.score.outcome import Unscorable
 
-Scored = list[float | None | Unscorable]
+Scored = list[float | Unscorable | None]
 
 
 def column_of(columns: Mapping[str, Any], name: str, function: str) -> Sequence[Any]:
@@ -29,5 +30,6 @@ def golds_of(value: Any) -> list[str]:
 
 
 def check_missing_reward(missing_reward: float, function: str) -> None:
-    if isinstance(missing_reward, bool) or not isinstance(missing_reward, (int, float)) or missing_reward > 1:
+    number = isinstance(missing_reward, (int, float)) and not isinstance(missing_reward, bool)
+    if not number or not math.isfinite(missing_reward) or missing_reward > 1:
         raise ValueError(f"{function}: missing_reward ({missing_reward!r}) has to be a number of at most 1")

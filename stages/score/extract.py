@@ -17,8 +17,8 @@ already: such a tail counts as the beginning of the completion.
 
 A completion in which nothing is found is a wrong answer and gets `missing_reward`, 0 unless the arguments say
 otherwise: giving the answer in the form that was asked for is part of the task, and a policy that could leave rows
-unscored by leaving out the answer would be judged by its good ones alone. A golden answer in which nothing is found is a
-fault of the data: the row cannot be scored.
+unscored by leaving out the answer would be judged by its good ones alone. A golden answer in which nothing is found is
+a fault of the data: the row cannot be scored.
 """
 
 import re

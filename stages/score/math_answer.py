@@ -119,7 +119,8 @@ def _judged(golds: list[str], answer: str, seconds: int) -> float | Unscorable:
         return float(any(_equal(gold, reading, seconds) for gold in read))
     except TimeoutError:
         return Unscorable(
-            f"math-verify took longer than {seconds} s to compare {answer[:80]!r} with the golden answer {golds[0][:80]!r}"
+            f"math-verify took longer than {seconds} s to compare {answer[:80]!r} "
+            f"with the golden answer {golds[0][:80]!r}"
         )
 
 

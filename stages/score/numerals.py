@@ -1,6 +1,6 @@
 r"""Numbers as people and models write them, read exactly.
 
-    -3   +3   − 3   1,234.5   1 234 (thin or no-break space)   1_234   .5   3/4   1 1/2   1½   2e-3   2 x 10^3
+    -3   +3   - 3   1,234.5   1 234 (thin or no-break space)   1_234   .5   3/4   1 1/2   1½   2e-3   2 x 10^3
     $1,234   € 5   5 USD   72 clips   9.8 m/s^2   12.5%   12.5 percent   \$5   1{,}234   \frac{3}{4}   $5$   **5**
 
 What could be read in two ways is not read at all: a decimal comma (3,5), a comma that does not part thousands (1,23),
@@ -16,20 +16,22 @@ MAX_DIGITS = 400  # of a number, and of its exponent's effect: exact arithmetic 
 MAX_LENGTH = 2000  # characters of a text that may be one number
 
 SEPARATORS = "\u2009\u202f\u00a0"
+MINUS = r"\-\u2212\u2013"  # hyphen, minus sign, dash
+TIMES = r"(?:\*|\u00d7|x|\u00b7|\\times|\\cdot)"
 INTEGER = rf"(?:\d{{1,3}}(?:(?:,\d{{3}})+|(?:[{SEPARATORS}]\d{{3}})+|(?:_\d{{3}})+)(?![\d_])|\d+)"
 DECIMAL = rf"(?:{INTEGER}(?:\.\d+|\.(?!\w))?|\.\d+)"
-EXPONENT = r"(?:[eE][+-]?\d+(?!\w)|\s*(?:\*|×|x|·|\\times|\\cdot)\s*10\s*\^\s*(?:\{\s*[+-]?\d+\s*\}|[+-]?\d+))"
+EXPONENT = rf"(?:[eE][+-]?\d+(?!\w)|\s*{TIMES}\s*10\s*\^\s*(?:\{{\s*[+-]?\d+\s*\}}|[+-]?\d+))"
 FRACTION = rf"(?:\d+[ ]+\d+|{INTEGER})\s*/\s*{INTEGER}(?![\d.,]*\d)"
 CURRENCY = r"(?:(?:US|A|C)?\\?\$|[€£¥₹])"
-SIGN = r"[+\-−–]"
+SIGN = rf"[+{MINUS}]"
 PERCENT = r"(?:\\?%|percent\b|per\s+cent\b)"
 VALUE = rf"(?:{FRACTION}|{DECIMAL}{EXPONENT}?)"
 
 # As found in running text. A hyphen after a letter or a digit joins words (A-1, 3-5), and one before a blank begins a
-# list item: neither is a sign. What cannot be read (3,5) is found as a whole, so that no part of it passes for a number.
+# list item: neither is a sign. What cannot be read (3,5) is found as a whole: no part of it may pass for a number.
 START = rf"(?:(?<![\w.)\]]){SIGN}{CURRENCY}?|(?<![\w.]){CURRENCY}\s?{SIGN}?|(?<![\w.,])|(?<=\D,))"
 NUMBER = re.compile(rf"{START}(?:{VALUE}(?![,.]?\d)|\d[\d,.]*\d)(?:\s?{PERCENT})?")
-WORD = r"[^\W\d_]+(?:\^?\{?[-−]?\d\}?)?"
+WORD = rf"[^\W\d_]+(?:\^?\{{?[{MINUS}]?\d\}}?)?"
 UNIT = rf"(?:\s*{WORD}(?:(?:\s*[/·*.]\s*|\s+){WORD}){{0,4}}|\s*[€£¥₹°$])?"
 WHOLE = re.compile(
     rf"(?P<sign>{SIGN})?\s*{CURRENCY}?\s*(?P<late>{SIGN})?(?P<value>{VALUE})\s*(?P<percent>{PERCENT})?"
@@ -97,7 +99,7 @@ def _value(text: str) -> Fraction | None:
 
 
 def _split_exponent(text: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(.*?)(?:[eE]|\s*(?:\*|×|x|·|\\times|\\cdot)\s*10\s*\^\s*\{?\s*)([+-]?\d+)\s*\}?", text)
+    match = re.fullmatch(rf"(.*?)(?:[eE]|\s*{TIMES}\s*10\s*\^\s*\{{?\s*)([+-]?\d+)\s*\}}?", text)
     return (match[1], int(match[2])) if match else (text, 0)
 
 

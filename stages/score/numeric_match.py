@@ -5,8 +5,8 @@
       function: stages.score.numeric_match:numeric_match
       arguments: {gold_extract: {after: "####"}}
 
-Numbers are read as stages/score/numerals.py says and compared as exact fractions: 0.1 + 0.2 has no rounding error here, and
-1/3 is not 0.333. `absolute` and `relative` allow a difference of absolute, or of relative times the golden number,
+Numbers are read as stages/score/numerals.py says and compared as exact fractions: 0.3 is 3/10 without a rounding error,
+and 1/3 is not 0.333. `absolute` and `relative` allow a difference of absolute, or of relative times the golden number,
 whichever is larger. `12.5%` may be 12.5 or 0.125, whichever the other side writes; with a percent sign on both sides
 the numbers before it are compared.
 

@@ -7,9 +7,9 @@
       arguments: {n: 3, of: words, maximum: 1.0}
 
 Yeo et al. 2025 (arXiv 2502.03373) penalise each token of a repeated n-gram (n = 40 tokens, .05 per token) beside their
-length reward; with one reward per sequence the share takes the place of the count, so that the bound does not depend on
-the length. `of` is words (parted by blanks, case ignored) or tokens. A completion of fewer than n units repeats nothing.
-Every completion can be judged: no row is unscorable.
+length reward; with one reward per sequence the share takes the place of the count, so that the bound does not depend
+on the length. `of` is words (parted by blanks, case ignored) or tokens. A completion of fewer than n units repeats
+nothing. Every completion can be judged: no row is unscorable.
 """
 
 import math

@@ -1,0 +1,98 @@
+"""The scorer of a reasoning-gym task, given the extracted answer.
+
+    gym:
+      function: stages.score.gym:gym_reward
+      arguments: {extract: {tag: answer}}
+
+Install it with the extra `gym`. The prompts of the source `gym` bring the columns `gym_task`, the task's name, and
+`gym_entry`, its entry as JSON (question, answer, metadata). Scorers take the bare answer: most give .01 or so for an
+answer inside a sentence, so say by `extract` (stages/score/extract.py) where the completion has it.
+
+JSON has no tuples: an entry whose golden answer gets its full score only with tuples in the metadata is read with them.
+
+    entry that is no JSON, unknown task, scorer that raises    row unscorable
+    score that is not a finite number                          row unscorable
+    nothing extracted from the completion                      missing_reward
+
+Scorers of some tasks run the answer as an expression or a program of the task's own: what hangs costs its row's limit.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from stages.score.columns import Scored, check_missing_reward, column_of, tails_of
+from stages.score.extract import Rule, check_rule, extracted
+from stages.score.outcome import Unscorable
+from stages.score.texts import text_of
+
+Scorer = Callable[[str, dict[str, Any]], float]
+
+
+def check(extract: Any = "whole", missing_reward: float = 0.0) -> None:
+    """Refuse wrong arguments, and a missing extra, before anything is sampled."""
+    check_rule(extract, "gym_reward: extract")
+    check_missing_reward(missing_reward, "gym_reward")
+    _reasoning_gym()
+
+
+def _reasoning_gym() -> Any:
+    try:
+        import reasoning_gym
+    except ImportError as error:
+        raise ValueError(f"gym_reward needs reasoning-gym ({error}): pip install 'rloo-pipeline[gym]'") from None
+    return reasoning_gym
+
+
+@lru_cache
+def scorer(task: str) -> Scorer:
+    """The task's scorer, with the task's default config: the entry's metadata has what the entry's own config set."""
+    return _reasoning_gym().get_score_answer_fn(task)  # type: ignore[no-any-return]
+
+
+def gym_reward(
+    completions: Sequence[Any], extract: Rule = "whole", missing_reward: float = 0.0, **columns: Any
+) -> Scored:
+    """The scorer's reward, one per completion; of nearly all tasks it is in [0, 1]."""
+    tasks = column_of(columns, "gym_task", "gym_reward")
+    entries = column_of(columns, "gym_entry", "gym_reward")
+    rows = zip(completions, tasks, entries, tails_of(columns, len(completions)), strict=True)
+    return [
+        scored(extracted(text_of(completion), extract, tail), task, entry, missing_reward)
+        for completion, task, entry, tail in rows
+    ]
+
+
+def restored(score: Scorer, entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry as the task made it, as far as its golden answer tells lists from tuples."""
+    gold, metadata = entry["answer"], entry["metadata"]
+    if not isinstance(gold, str) or score(gold, entry) >= 1:
+        return entry
+    with_tuples = entry | {"metadata": {name: tupled(value) for name, value in metadata.items()}}
+    return with_tuples if score(gold, with_tuples) > score(gold, entry) else entry
+
+
+def tupled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: tupled(one) for name, one in value.items()}
+    return tuple(tupled(one) for one in value) if isinstance(value, list) else value
+
+
+def scored(answer: str | None, task: str, entry: str, missing_reward: float) -> float | Unscorable:
+    _reasoning_gym()  # without it the whole call fails, and no row is to blame
+    try:
+        score, read = scorer(task), restored(scorer(task), json.loads(entry))
+    except Exception as error:
+        return Unscorable(f"the entry of task {task!r} cannot be read: {type(error).__name__}: {error}")
+    if answer is None:
+        return missing_reward
+    try:
+        reward = float(score(answer, read))
+    except Exception as error:
+        return Unscorable(f"the scorer of task {task!r} raised {type(error).__name__}: {error}")
+    return reward if math.isfinite(reward) else Unscorable(f"the scorer of task {task!r} returned {reward}")
+
+
+gym_reward.check = check  # type: ignore[attr-defined]
