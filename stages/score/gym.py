@@ -8,9 +8,10 @@ Install it with the extra `gym`. The prompts of the source `gym` bring the colum
 `gym_entry`, its entry as JSON (question, answer, metadata). Scorers take the bare answer: most give .01 or so for an
 answer inside a sentence, so say by `extract` (stages/score/extract.py) where the completion has it.
 
-JSON has no tuples: an entry whose golden answer gets its full score only with tuples in the metadata is read with them.
+JSON has no tuples: an entry whose golden answer gets the full score only with tuples in the metadata is read with them.
 
     entry that is no JSON, unknown task, scorer that raises    row unscorable
+    golden answer that does not get the full score itself      row unscorable
     score that is not a finite number                          row unscorable
     nothing extracted from the completion                      missing_reward
 
@@ -66,12 +67,18 @@ def gym_reward(
 
 
 def restored(score: Scorer, entry: dict[str, Any]) -> dict[str, Any]:
-    """The entry as the task made it, as far as its golden answer tells lists from tuples."""
+    """The entry as the task made it, as far as its golden answer tells lists from tuples.
+
+    A ValueError if the golden answer does not get the full score in either form: then nobody's answer could be judged.
+    """
     gold, metadata = entry["answer"], entry["metadata"]
-    if not isinstance(gold, str) or score(gold, entry) >= 1:
+    if not isinstance(gold, str):
         return entry
     with_tuples = entry | {"metadata": {name: tupled(value) for name, value in metadata.items()}}
-    return with_tuples if score(gold, with_tuples) > score(gold, entry) else entry
+    scores = [float(score(gold, form)) for form in (entry, with_tuples)]
+    if max(scores) < 1:
+        raise ValueError(f"the golden answer {gold[:80]!r} itself gets {max(scores):g}")
+    return entry if scores[0] >= 1 else with_tuples
 
 
 def tupled(value: Any) -> Any:
@@ -85,7 +92,7 @@ def scored(answer: str | None, task: str, entry: str, missing_reward: float) -> 
     try:
         score, read = scorer(task), restored(scorer(task), json.loads(entry))
     except Exception as error:
-        return Unscorable(f"the entry of task {task!r} cannot be read: {type(error).__name__}: {error}")
+        return Unscorable(f"the entry of task {task!r} cannot be used: {type(error).__name__}: {error}")
     if answer is None:
         return missing_reward
     try:

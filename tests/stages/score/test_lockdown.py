@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(problem() is not None, reason="this machine has 
 def tried(body, jail=JAIL):
     """What the statement came to: `done`, or the error's name."""
     lines = "\n".join(f"    {line}" for line in body.splitlines())
-    code = f"import os, sys\ntry:\n{lines}\nexcept BaseException as error:\n    print(type(error).__name__)\nelse:\n    print('done')\n"
+    handled = "except BaseException as error:\n    print(type(error).__name__)\nelse:\n    print('done')\n"
+    code = f"import os, sys\ntry:\n{lines}\n{handled}"
     printed, outcome = output_of(code, "", jail)
     assert outcome == "passed", (outcome, printed)
     return printed.strip().splitlines()[-1]
@@ -36,7 +37,12 @@ def outside(tmp_path):
     return file
 
 
-READS = ["open({f!r}).read()", "os.listdir({d!r})", "os.open({f!r}, os.O_RDONLY)", "os.symlink({f!r}, 'l'); open('l').read()"]
+READS = [
+    "open({f!r}).read()",
+    "os.listdir({d!r})",
+    "os.open({f!r}, os.O_RDONLY)",
+    "os.symlink({f!r}, 'l'); open('l').read()",
+]
 WRITES = [
     "open({f!r}, 'w').write('x')",
     "open({d!r} + '/new', 'w')",
@@ -55,7 +61,12 @@ WRITES = [
 def test_files_outside(attempt, outside):
     before = (outside.read_text(), outside.stat().st_mode, outside.stat().st_mtime_ns, os.listdir(outside.parent))
     assert tried(attempt.format(f=str(outside), d=str(outside.parent))) in ("PermissionError", "OSError")
-    assert (outside.read_text(), outside.stat().st_mode, outside.stat().st_mtime_ns, os.listdir(outside.parent)) == before
+    assert (
+        outside.read_text(),
+        outside.stat().st_mode,
+        outside.stat().st_mtime_ns,
+        os.listdir(outside.parent),
+    ) == before
 
 
 @pytest.mark.parametrize("attempt", READS)
@@ -63,7 +74,9 @@ def test_the_attempts_succeed_without_the_lock(attempt, outside):
     assert tried(attempt.format(f=str(outside), d=str(outside.parent)), FREE) == "done"
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/hostname", "/proc/self/environ", "/proc/1/cmdline", "/root", "/tmp"])
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/etc/hostname", "/proc/self/environ", "/proc/1/cmdline", "/root", "/tmp"]
+)
 def test_what_lies_where_everybody_knows(path):
     assert tried(f"open({path!r}).read() if not os.path.isdir({path!r}) else os.listdir({path!r})") in (
         "PermissionError",
@@ -78,7 +91,10 @@ def test_the_project_and_the_home_cannot_be_read_or_written():
 
 def test_its_own_folder_and_the_library_can_be_used():
     assert tried("open('a', 'w').write('x')\nassert open('a').read() == 'x'\nos.mkdir('b')\nos.remove('a')") == "done"
-    assert tried("import decimal, heapq, random, re, threading, json, datetime, itertools, unicodedata, zoneinfo") == "done"
+    assert (
+        tried("import decimal, heapq, random, re, threading, json, datetime, itertools, unicodedata, zoneinfo")
+        == "done"
+    )
     assert tried("import threading\nt = threading.Thread(target=print)\nt.start()\nt.join()") == "done"
     assert tried("import asyncio\nasync def f(): return 1\nassert asyncio.run(f()) == 1") == "done"
 
@@ -132,16 +148,32 @@ def test_the_network_is_there_without_the_lock(listener):
     ],
 )
 def test_processes_signals_limits_and_the_rest(attempt):
-    assert tried(attempt.format(pid=os.getpid())) in ("PermissionError", "OSError", "BlockingIOError", "ValueError", "AttributeError")
+    assert tried(attempt.format(pid=os.getpid())) in (
+        "PermissionError",
+        "OSError",
+        "BlockingIOError",
+        "ValueError",
+        "AttributeError",
+    )
 
 
-SYSTEM_CALLS = {"ptrace": 101, "unshare": 272, "mount": 165, "io_uring_setup": 425, "bpf": 321, "keyctl": 250, "socket": 41}
+SYSTEM_CALLS = {
+    "ptrace": 101,
+    "unshare": 272,
+    "mount": 165,
+    "io_uring_setup": 425,
+    "bpf": 321,
+    "keyctl": 250,
+    "socket": 41,
+}
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
 @pytest.mark.parametrize("name", SYSTEM_CALLS)
 def test_system_calls_by_number(name):
-    code = "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.syscall({}, 0, 0, 0, 0, 0), ctypes.get_errno())"
+    code = (
+        "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.syscall({}, 0, 0, 0, 0, 0), ctypes.get_errno())"
+    )
     assert output_of(code.format(SYSTEM_CALLS[name]), "", JAIL) == ("-1 1\n", "passed")
     assert output_of(code.format(SYSTEM_CALLS[name] | 0x40000000), "", JAIL) == ("-1 38\n", "passed")  # the x32 numbers
     assert output_of(code.format(452), "", JAIL) == ("-1 38\n", "passed")  # newer than the table
@@ -154,11 +186,17 @@ def test_the_death_signal_cannot_be_taken_off():
 
 def test_memory_files_and_time():
     assert tried("x = bytearray(2 << 30)") == "MemoryError"
-    assert tried("import threading, time\nfor _ in range(10000): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()") in (
+    assert tried(
+        "import threading, time\n"
+        "for _ in range(10000): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
+    ) in (
         "RuntimeError",
         "MemoryError",
     )
-    assert tried("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nopen('a', 'wb').write(bytes(64 << 20))") == "OSError"
+    assert (
+        tried("import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nopen('a', 'wb').write(bytes(64 << 20))")
+        == "OSError"
+    )
     assert tried("files = [open('a%d' % i, 'w') for i in range(1000)]") == "OSError"
     start = time.monotonic()
     assert output_of("while True: pass", "", Jail(1.0, 512)) == ("", "timeout")
@@ -170,7 +208,9 @@ def test_memory_files_and_time():
 
 def test_nothing_is_left_of_folders_however_deep(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    code = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nos.mkdir('locked', 0)\nprint('made')"
+    code = (
+        "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nos.mkdir('locked', 0)\nprint('made')"
+    )
     assert output_of(code, "", JAIL) == ("made\n", "passed")
     assert os.listdir(tmp_path) == []
 

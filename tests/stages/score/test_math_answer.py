@@ -95,15 +95,23 @@ def test_extraction_and_nothing_to_extract():
     assert one("a\n#### 1,234", "1234", gold_extract={"after": "####"}) == 1.0
 
 
-TOWERS = [r"9^{9^{9^{9}}}", "9^" * 30 + "9", "(" * 300 + "1" + ")" * 300, r"\frac{1}{" * 60 + "2" + "}" * 60, "10^{10}!!!"]
+TOWERS = [
+    r"9^{9^{9^{9}}}",
+    "9^" * 30 + "9",
+    "(" * 300 + "1" + ")" * 300,
+    r"\frac{1}{" * 60 + "2" + "}" * 60,
+    "10^{10}!!!",
+]
 
 
 @pytest.mark.parametrize("formula", TOWERS)
 def test_what_hangs_a_parser_costs_its_limit_and_is_not_wrong_but_unscorable(formula):
     """In a process that is killed by a limit, as in a run."""
     script = (
-        "import json, sys; from stages.score.math_answer import math_answer; from stages.score.outcome import Unscorable;"
-        "(r,) = math_answer([sys.argv[1]], answer=['5'], seconds=1); print(json.dumps([isinstance(r, Unscorable), str(r)]))"
+        "import json, sys; from stages.score.math_answer import math_answer\n"
+        "from stages.score.outcome import Unscorable\n"
+        "(r,) = math_answer([sys.argv[1]], answer=['5'], seconds=1)\n"
+        "print(json.dumps([isinstance(r, Unscorable), str(r)]))"
     )
     start = time.monotonic()
     done = subprocess.run(

@@ -56,7 +56,9 @@ def test_a_golden_answer_that_is_no_number_makes_its_row_unscorable_not_everyone
     assert isinstance(rewards[2], Unscorable)
 
 
-@pytest.mark.parametrize("arguments", [{"absolute": -1}, {"relative": float("inf")}, {"absolute": "1"}, {"column": None}])
+@pytest.mark.parametrize(
+    "arguments", [{"absolute": -1}, {"relative": float("inf")}, {"absolute": "1"}, {"column": None}]
+)
 def test_wrong_arguments(arguments):
     with pytest.raises(ValueError, match=f"numeric_match: {next(iter(arguments))}"):
         check(**arguments)

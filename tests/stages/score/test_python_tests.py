@@ -1,11 +1,16 @@
 """Unit tests of generated code: what counts as passed, and code that wants to pass without being right."""
 
+import ast
+import math
+import os
+
 import pytest
 
 from stages.score import python_tests, sandbox
 from stages.score.outcome import Unscorable
 from stages.score.python_tests import check, last_fence, passes_tests, split
 from stages.score.sandbox import Jail, SandboxError, passes_test
+from stages.score.untrusted import names_of
 
 JAIL = Jail(seconds=5.0, memory_mb=512)
 needs_lock = pytest.mark.skipif(sandbox.problem() is not None, reason="this machine has no lock")
@@ -37,7 +42,12 @@ ADD = "def add(a, b):\n    return a + b"
         ("raise ValueError", "assert add(1, 2) == 3", 0.0, 0.0),
         ("x = 1", "assert add(1, 2) == 3", 0.0, 0.0),
         ("print(int(input()) + 1)", [{"input": "1\n", "output": "2"}, {"input": "2\n", "output": "2"}], 0.5, 0.0),
-        ("import sys\nfor line in sys.stdin: print(line.strip(), '')", [{"input": "a\nb\n", "output": "a\nb\n\n"}], 1.0, 1.0),
+        (
+            "import sys\nfor line in sys.stdin: print(line.strip(), '')",
+            [{"input": "a\nb\n", "output": "a\nb\n\n"}],
+            1.0,
+            1.0,
+        ),
         ("print(2)\nraise SystemExit(1)", [{"input": "", "output": "2"}], 0.0, 0.0),
     ],
 )
@@ -53,10 +63,19 @@ def test_by_hand(code, tests, fraction, everything):
         ("def f(x):\n    x.sort()", "a = [3, 1, 2]\nf(a)\nassert a == [1, 2, 3]"),
         ("def f(d):\n    d['k'].append(1)", "d = {'k': []}\nf(d)\nassert d == {'k': [1]}"),
         ("from collections import Counter\ndef f(s): return Counter(s)", "assert f('aab') == {'a': 2, 'b': 1}"),
-        ("def f(): return {1, 2}, (1, [2.5]), 'x', b'y', None, 1j, range(3)", "assert f() == ({1, 2}, (1, [2.5]), 'x', b'y', None, 1j, range(3))"),
+        (
+            "def f(): return {1, 2}, (1, [2.5]), 'x', b'y', None, 1j, range(3)",
+            "assert f() == ({1, 2}, (1, [2.5]), 'x', b'y', None, 1j, range(3))",
+        ),
         ("def f(): return 10 ** 5000", "assert f() == 10 ** 5000"),
-        ("from fractions import Fraction\ndef f(): return Fraction(1, 3)", "from fractions import Fraction\nassert f() == Fraction(1, 3)"),
-        ("def f(n):\n    yield from range(n)", "assert list(f(3)) == [0, 1, 2]\nassert 2 in f(3)\nassert 5 not in f(3)"),
+        (
+            "from fractions import Fraction\ndef f(): return Fraction(1, 3)",
+            "from fractions import Fraction\nassert f() == Fraction(1, 3)",
+        ),
+        (
+            "def f(n):\n    yield from range(n)",
+            "assert list(f(3)) == [0, 1, 2]\nassert 2 in f(3)\nassert 5 not in f(3)",
+        ),
         ("def f(g, x): return g(g(x))", "assert f(lambda x: x * 2, 3) == 12"),
         ("def sum(a, b): return a + b", "assert sum(10, 15) == 25"),
         ("class S:\n    def two(self, a, b=0): return a + b", "assert S().two(1, b=2) == 3"),
@@ -84,67 +103,111 @@ CHEATS = {
     "exits when called": ("import sys\ndef f(x): sys.exit(0)", NUMBER),
     "ends the process when called": ("import os\ndef f(x): os._exit(0)", NUMBER),
     "an int that equals everything": (
-        "class I(int):\n    __eq__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n    __hash__ = int.__hash__\ndef f(x): return I(7)",
+        "class I(int):\n    __eq__ = lambda s, o: True\n"
+        "    __ne__ = lambda s, o: False\n    __hash__ = int.__hash__\n"
+        "def f(x): return I(7)",
         NUMBER,
     ),
     "an object that equals everything": ("class A:\n    __eq__ = lambda s, o: True\ndef f(x): return A()", NUMBER),
-    "equals everything, on the other side": ("class A:\n    __eq__ = lambda s, o: True\ndef f(x): return A()", "assert 4 == f(2)"),
-    "is nothing": ("class A:\n    __sub__ = __rsub__ = lambda s, o: 0\ndef f(x): return A()", "assert abs(f(2) - 4) < 1e-6"),
-    "is nothing in two steps": (
-        "class A:\n    __sub__ = lambda s, o: s\n    __abs__ = __float__ = lambda s: 0.0\n    __lt__ = lambda s, o: True\ndef f(x): return A()",
+    "equals everything, on the other side": (
+        "class A:\n    __eq__ = lambda s, o: True\ndef f(x): return A()",
+        "assert 4 == f(2)",
+    ),
+    "is nothing": (
+        "class A:\n    __sub__ = __rsub__ = lambda s, o: 0\ndef f(x): return A()",
         "assert abs(f(2) - 4) < 1e-6",
     ),
-    "is in order with everything": ("class A:\n    __lt__ = __gt__ = lambda s, o: True\ndef f(x): return A()", "assert 3 < f(2) < 5"),
-    "holds everything": ("class A:\n    __contains__ = lambda s, o: True\n    __iter__ = lambda s: iter(())\ndef f(x): return A()", "assert 4 in f(2)"),
+    "is nothing in two steps": (
+        "class A:\n    __sub__ = lambda s, o: s\n"
+        "    __abs__ = __float__ = lambda s: 0.0\n    __lt__ = lambda s, o: True\n"
+        "def f(x): return A()",
+        "assert abs(f(2) - 4) < 1e-6",
+    ),
+    "is in order with everything": (
+        "class A:\n    __lt__ = __gt__ = lambda s, o: True\ndef f(x): return A()",
+        "assert 3 < f(2) < 5",
+    ),
+    "holds everything": (
+        "class A:\n    __contains__ = lambda s, o: True\n    __iter__ = lambda s: iter(())\ndef f(x): return A()",
+        "assert 4 in f(2)",
+    ),
     "its own abs": ("abs = lambda x: 0\ndef f(x): return 9", "assert abs(f(2) - 4) < 1e-6"),
     "its own math": ("class math:\n    isclose = lambda *a: True\ndef f(x): return 9", "assert math.isclose(f(2), 4)"),
-    "patches builtins": ("import builtins\nbuiltins.AssertionError = None\nbuiltins.abs = lambda x: 0\ndef f(x): return 9", "assert abs(f(2) - 4) < 1e-6"),
-    "patches modules": ("import sys, math\nmath.isclose = lambda *a: True\nsys.modules['math'] = math\ndef f(x): return 9", "import math\nassert math.isclose(f(2), 4)"),
-    "patches the channel": (
-        "import gc\nfor o in gc.get_objects():\n    if type(o).__name__ == 'Peer': type(o).pack = lambda s, v: True\ndef f(x): return 9",
-        NUMBER,
-    ),
-    "answers before it is asked": (
-        "import os, json\nfor fd in range(3, 40):\n    try: os.write(fd, json.dumps({'value': {'dict': [['values', {'dict': [['abs', {'object': 0}],"
-        " ['__builtins__', None], ['f', 4]]}], ['modules', {'dict': []}]]}, 'values': {'list': []}}).encode() + b'\\n')\n    except OSError: pass\n"
-        "def f(x): return 9",
+    "patches builtins": (
+        "import builtins\nbuiltins.AssertionError = None\nbuiltins.abs = lambda x: 0\ndef f(x): return 9",
         "assert abs(f(2) - 4) < 1e-6",
     ),
+    "patches modules": (
+        "import sys, math\nmath.isclose = lambda *a: True\nsys.modules['math'] = math\ndef f(x): return 9",
+        "import math\nassert math.isclose(f(2), 4)",
+    ),
+    "patches the channel": (
+        "import gc\nfor o in gc.get_objects():\n"
+        "    if type(o).__name__ == 'Peer': type(o).pack = lambda s, v: True\n"
+        "def f(x): return 9",
+        NUMBER,
+    ),
     "a fake verdict": (
-        "import os\nfor fd in range(40):\n    try: os.write(fd, b'{\"outcome\": \"passed\"}\\n')\n    except OSError: pass\nos._exit(0)",
+        "import os\nfor fd in range(40):\n"
+        '    try: os.write(fd, b\'{"outcome": "passed"}\\n\')\n'
+        "    except OSError: pass\nos._exit(0)",
         NUMBER,
     ),
     "prints a marker": ("print('passed')\nprint('{\"outcome\": \"passed\"}')\ndef f(x): return 9", NUMBER),
     "looks for the expected value": (
-        "import gc, sys\ndef f(x):\n    seen = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]\n"
-        "    frame = sys._getframe()\n    while frame:\n        if 'expected' in frame.f_locals: return frame.f_locals['expected']\n        frame = frame.f_back\n"
+        "import gc, sys\ndef f(x):\n"
+        "    seen = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]\n"
+        "    frame = sys._getframe()\n    while frame:\n"
+        "        if 'expected' in frame.f_locals: return frame.f_locals['expected']\n"
+        "        frame = frame.f_back\n"
         "    return seen[0]['expected'] if seen else 9",
         "expected = 4\nassert f(2) == expected",
     ),
     "forks, and the child goes on": ("import os\nif os.fork(): os._exit(0)\ndef f(x): return 4", NUMBER),
-    "traces": ("import sys\nsys.settrace(lambda *a: None)\nsys.addaudithook(lambda *a: None)\ndef f(x): return 9", NUMBER),
+    "traces": (
+        "import sys\nsys.settrace(lambda *a: None)\nsys.addaudithook(lambda *a: None)\ndef f(x): return 9",
+        NUMBER,
+    ),
     "raises the error of a skipped test": ("import unittest\ndef f(x): raise unittest.SkipTest", NUMBER),
     "raises SystemExit at the test": ("def f(x): raise SystemExit(0)", NUMBER),
     "loops": ("def f(x):\n    while True: pass", NUMBER),
     "eats memory": ("def f(x): return [0] * 10 ** 10", NUMBER),
-    "floods the channel": ("import os\nfor fd in range(3, 9):\n    try:\n        while True: os.write(fd, b'x' * 65536)\n    except OSError: pass\ndef f(x): return 9", NUMBER),
+    "floods the channel": (
+        "import os\nfor fd in range(3, 9):\n    try:\n"
+        "        while True: os.write(fd, b'x' * 65536)\n    except OSError: pass\n"
+        "def f(x): return 9",
+        NUMBER,
+    ),
     "nests without end": ("def f(x):\n    a = []\n    a.append(a)\n    return a", NUMBER),
-    "lies about its class": ("class A:\n    __class__ = int\n    __eq__ = lambda s, o: True\ndef f(x): return A()", NUMBER),
+    "lies about its class": (
+        "class A:\n    __class__ = int\n    __eq__ = lambda s, o: True\ndef f(x): return A()",
+        NUMBER,
+    ),
 }
 
 
 @needs_lock
-@pytest.mark.parametrize("name", [name for name in CHEATS if name != "answers before it is asked"])
+@pytest.mark.parametrize("name", CHEATS)
 def test_code_that_wants_to_pass_without_being_right_does_not(name):
     code, test = CHEATS[name]
     assert passes_test(code, test, Jail(seconds=2.0, memory_mb=512)) in ("failed", "timeout")
 
 
-@needs_lock
-def test_answers_given_before_they_are_asked_for_bring_no_names_of_pythons_own():
-    """Such code may give the value 4, if it knows it; it cannot give another `abs`."""
-    code, test = CHEATS["answers before it is asked"]
-    assert passes_test(code.replace("['f', 4]", "['f', 9]"), test, Jail(2.0, 512)) in ("failed", "timeout")
+@pytest.mark.parametrize("name", [n for n in CHEATS if n.startswith(("an ", "equals", "is ", "holds", "its own"))])
+def test_these_would_pass_where_the_test_runs_beside_the_code(name):
+    code, test = CHEATS[name]
+    exec(f"{code}\n{test}", {})
+
+
+def test_code_that_answers_for_the_channel_brings_no_names_but_those_asked_for():
+    """It may say what `f` is; it may not say what `abs`, `math` or the builtins are."""
+
+    def hostile(names):
+        values = {"f": 9, "abs": "theirs", "math": "theirs", "__builtins__": {}, "other": 1}
+        return {"values": values, "modules": {"m": "os", "n": "stages", "math": "cmath"}}
+
+    tree = ast.parse("assert abs(f(2) - 4) < math.inf and m and n")
+    assert names_of(tree, hostile) == {"f": 9, "m": os, "math": math}
 
 
 @needs_lock
@@ -152,7 +215,12 @@ def test_code_that_hangs_costs_one_time_limit():
     import time
 
     start = time.monotonic()
-    assert reward("def f(x):\n    while x > 1: pass\n    return x", [f"assert f({i}) == {i}" for i in range(10)], seconds=1) == 0.2
+    assert (
+        reward(
+            "def f(x):\n    while x > 1: pass\n    return x", [f"assert f({i}) == {i}" for i in range(10)], seconds=1
+        )
+        == 0.2
+    )
     assert time.monotonic() - start < 4
 
 
