@@ -179,6 +179,15 @@ def test_system_calls_by_number(name):
     assert output_of(code.format(452), "", JAIL) == ("-1 38\n", "passed")  # newer than the table
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
+def test_no_capabilities_even_for_root():
+    code = (
+        "import ctypes, struct\nl = ctypes.CDLL(None, use_errno=True)\nheld = ctypes.create_string_buffer(24)\n"
+        "print(l.syscall(125, struct.pack('Ii', 0x20080522, 0), held), *struct.unpack('6I', held.raw))"
+    )
+    assert output_of(code, "", JAIL) == ("0 0 0 0 0 0 0\n", "passed")
+
+
 def test_the_death_signal_cannot_be_taken_off():
     code = "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.prctl(1, 0, 0, 0, 0), ctypes.get_errno())"
     assert output_of(code, "", JAIL) == ("-1 1\n", "passed")
