@@ -202,7 +202,8 @@ BAD_FILES = {
     "list.json": ("[[1]]", "list.json: row 1: expected an object with columns, found list"),
     "twice.jsonl": ('{"chosen": "a", "chosen": "b"}', "twice.jsonl: row 1: not valid JSON: a key stands twice"),
     "latin.jsonl": (GOOD.replace("Why", "W\xe9").encode("latin-1"), "latin.jsonl: not UTF-8"),
-    "pairs.csv": ("a,b", "pairs.csv: of what format is it? name it .jsonl"),
+    "pairs.csv": ("a,b", "pairs.csv: it has no rows"),
+    "pairs.xlsx": ("a,b", "pairs.xlsx: of what format is it? name it .jsonl"),
     "not.parquet": ("a,b", "not.parquet: cannot be read as Parquet"),
     "columns.jsonl": (
         f'{GOOD}\n{{"prompt": "a", "chosen": "b"}}',

@@ -119,7 +119,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize(("row", "message"), BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_bad_row_stops_the_stage_with_its_place(read, row, message):
     good = MESSAGES if "messages" in row and "prompt" not in row else TURNS if _is_turns(row) else TEXT
-    with pytest.raises(StageError, match=f"d.jsonl, row 2: .*{message}"):
+    with pytest.raises(StageError, match=f"d.jsonl: row 2: .*{message}"):
         read([good, row])
 
 
@@ -134,11 +134,11 @@ def test_shapes_do_not_mix(read, other):
 
 
 BAD_FILES = {
-    "absent": ("d.jsonl", None, "there is no such file"),
-    "csv": ("d.csv", b"prompt,completion\n", "name it .jsonl"),
-    "empty": ("d.jsonl", b"\n\n", "the file has no rows"),
-    "not JSON": ("d.jsonl", b'{"prompt": \n', "d.jsonl, row 1: not JSON"),
-    "an array": ("d.jsonl", b"[1]\n", "d.jsonl, row 1: a JSON list; each line is one object"),
+    "absent": ("d.jsonl", None, "no such file"),
+    "unknown format": ("d.xlsx", b"prompt,completion\n", "name it .jsonl"),
+    "empty": ("d.jsonl", b"\n\n", "it has no rows"),
+    "not JSON": ("d.jsonl", b'{"prompt": \n', "d.jsonl: row 1: not valid JSON"),
+    "an array of numbers": ("d.jsonl", b"[1]\n", "d.jsonl: row 1: expected an object"),
     "not UTF-8": ("d.jsonl", b"\xff\xfe\x00", "not UTF-8"),
     "not Parquet": ("d.parquet", b"text", "cannot be read as Parquet"),
 }
@@ -162,12 +162,11 @@ def test_a_model_without_a_template_takes_texts_only(base, read):
 def test_another_file_than_the_one_that_is_pinned_is_refused(base, params, journal):
     path, tokenizer = write([TEXT]), load_tokenizer(base)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
-    from_file(path, found, params(SFT), tokenizer, journal)
-    assert journal.said == []
-    from_file(path, None, params(SFT), tokenizer, journal)
-    assert found in journal.said[0]
+    for pinned in (found, None):
+        from_file(path, pinned, params(SFT), tokenizer, journal)
+    assert journal.said == [f"d.jsonl: sha256 {found}"] * 2
     write([TEXT, TEXT])
-    with pytest.raises(StageError, match=f"sft.sha256: d.jsonl has .*, expected {found}"):
+    with pytest.raises(StageError, match=rf"d.jsonl: its hash is .*, not sft.sha256 = {found}"):
         from_file(path, found, params(SFT), tokenizer, journal)
 
 
