@@ -24,8 +24,11 @@ def wanted(params: Params) -> dict[str, int]:
 
 def check_counts(params: Params) -> None:
     """A ParamsError names every option that asks for more training prompts than there are."""
+    asked = wanted(params)
+    if not asked:
+        return
     there = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "train").height
-    over = [f"params.yaml: {option} = {count}" for option, count in wanted(params).items() if count > there]
+    over = [f"params.yaml: {option} = {count}" for option, count in asked.items() if count > there]
     if over:
         raise ParamsError(
             f"{'; '.join(over)}: a prompt is taken once, and {paths.PROMPTS} has {there} to train on; ask for fewer"

@@ -26,7 +26,7 @@ COLUMNS = dict.fromkeys(("prompt_id", "prompt", "question", "subject"), pl.Strin
 def parts(settings: Embedded, seed: int) -> tuple[Part, Part]:
     """Training and held-out prompts."""
     training, heldout = split_questions(question_bank(), settings.heldout, seed)
-    notes = [f"{settings.train} training prompts over {len(training)} questions"]
+    notes = [f"the training prompts go over {len(training)} questions, none of which is held out"]
     return (
         _part(make_prompts(training, "train", settings.train, settings, seed), notes),
         _part(make_prompts(heldout, "heldout", settings.heldout, settings, seed), []),

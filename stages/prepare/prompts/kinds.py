@@ -71,11 +71,13 @@ def _declared(name: str, cells: Cells, declared: ColumnType, finding: Finding) -
 def dtype_of(name: str, cells: Cells, finding: Finding) -> pl.DataType:
     """The type of one kind of values; a row of each kind if there are several. Also inside lists and objects."""
     present = [(number, value) for number, value in cells if value is not None]
-    firsts = {type(value): (number, value) for number, value in reversed(present)}
+    firsts: dict[type, tuple[int, Any]] = {}
+    for number, value in present:
+        firsts.setdefault(type(value), (number, value))
     if not firsts:
         return pl.Null()
     if len(firsts) > 1:
-        raise _mixed(name, sorted(firsts.values(), key=lambda cell: cell[0]), finding)
+        raise _mixed(name, list(firsts.values()), finding)
     (kind,) = firsts
     if kind is int:
         _check_integers(name, present, finding)

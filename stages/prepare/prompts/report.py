@@ -34,7 +34,7 @@ def report(
         "limit": limit,
         "longest": {"prompt_id": longest["prompt_id"], "tokens": len(longest["prompt_ids"])},
         "dropped": list(dropped),
-        "duplicates": duplicates(splits["train"]),
+        "duplicates": {split: duplicates(rows) for split, rows in splits.items()},
         "golden": golden,
         "notes": list(notes),
         "examples": {split: _example(rows) for split, rows in splits.items()},

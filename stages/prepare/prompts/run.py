@@ -39,7 +39,7 @@ def run(params: Params, journal: Journal) -> None:
     if heldout is None:
         assert columns is not None
         assert columns.heldout_prompts is not None
-        usable = fitting(rows, limit)
+        usable = fitting(rows, limit if settings.too_long == "drop" else None)
         rows = hold_out(rows, usable, columns.heldout_prompts, params.seed, f"prepare.prompts.{source}")
     rows = with_ids(rows)
     if settings.too_long == "refuse":
@@ -133,8 +133,9 @@ def tell(found: dict[str, Any], journal: Journal) -> None:
     )
     for note in found["notes"]:
         journal.say(note)
-    if found["duplicates"]:
-        journal.say(f"{found['duplicates']} training prompts repeat another one; each counts")
+    for split, count in found["duplicates"].items():
+        if count:
+            journal.say(f"{count} {split} prompts repeat another one; each counts")
     if found["golden"] is not None:
         failing = found["golden"]["failing"]
         journal.say(

@@ -201,7 +201,7 @@ BAD_FILES = {
     "number.jsonl": (f"{GOOD}\n3", "number.jsonl: row 2: expected an object with columns, found int"),
     "list.json": ("[[1]]", "list.json: row 1: expected an object with columns, found list"),
     "twice.jsonl": ('{"chosen": "a", "chosen": "b"}', "twice.jsonl: row 1: not valid JSON: a key stands twice"),
-    "latin.jsonl": (GOOD.replace("Why", "W\xe9").encode("latin-1"), "latin.jsonl: not UTF-8"),
+    "latin.jsonl": (GOOD.replace("Why", "W\xe9").encode("latin-1"), "latin.jsonl: line 1: not UTF-8"),
     "pairs.csv": ("a,b", "pairs.csv: it has no rows"),
     "pairs.xlsx": ("a,b", "pairs.xlsx: of what format is it? name it .jsonl"),
     "not.parquet": ("a,b", "not.parquet: cannot be read as Parquet"),
