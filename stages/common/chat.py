@@ -141,9 +141,9 @@ def tokenize_all(tokenizer: Any, texts: Sequence[str], chat: Style = "auto") -> 
     """
     if not texts:
         return []
-    found = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    found: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)["input_ids"]
     opening = [] if templated(tokenizer, chat) else opening_ids(tokenizer)
-    return [list(ids) if ids[: len(opening)] == opening else [*opening, *ids] for ids in found]
+    return [ids if ids[: len(opening)] == opening else [*opening, *ids] for ids in found]
 
 
 def tokenize(tokenizer: Any, text: str, chat: Style = "auto") -> list[int]:

@@ -48,8 +48,9 @@ def _rendered(
 
 
 def _check_some_tokens(rows: pl.DataFrame, ids: Sequence[Sequence[int]]) -> None:
-    for (place, number), tokens in zip(rows.select(PLACE, ROW).iter_rows(), ids, strict=True):
+    for row, tokens in enumerate(ids):
         if not tokens:
+            place, number = rows.select(PLACE, ROW).row(row)
             raise ParamsError(f"{place}: row {number}: the rendered prompt has no tokens; give it text")
 
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from stages.common.params import Prompts
 from stages.common.tables import PROMPTS
+from stages.prepare.prompts.split import keys
 
 SPLITS = ("train", "heldout")
 
@@ -43,7 +44,7 @@ def report(
 
 def duplicates(rows: pl.DataFrame) -> int:
     """Rows that repeat an earlier row's rendered prompt; each is a prompt of its own."""
-    return rows.height - len({tuple(ids) for ids in rows["prompt_ids"].to_list()})
+    return rows.height - len(set(keys(rows)))
 
 
 def _lengths(rows: pl.DataFrame) -> dict[str, float]:

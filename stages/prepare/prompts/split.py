@@ -6,6 +6,7 @@ Rows with the same rendered prompt are on one side, and no prompt is on both.
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from stages.common.errors import StageError
@@ -17,21 +18,26 @@ WIDTH = 5  # digits of a row's number in its id
 SHOWN = 5
 
 
+def keys(rows: pl.DataFrame) -> list[bytes]:
+    """The rendered prompt of each row as something that can be looked up: its token ids, four bytes each."""
+    return [np.asarray(ids, dtype="<i4").tobytes() for ids in rows["prompt_ids"]]
+
+
 def hold_out(rows: pl.DataFrame, usable: Sequence[bool], count: int, seed: int, option: str) -> pl.DataFrame:
     """`split` with `count` of the usable rows held out: whole groups of the same prompt in the order of a hash, those
     that are too large for what is still wanted passed over.
     """
-    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
-    for place, ids in enumerate(rows["prompt_ids"].to_list()):
+    groups: defaultdict[bytes, list[int]] = defaultdict(list)
+    for place, ids in enumerate(keys(rows)):
         if usable[place]:
-            groups[tuple(ids)].append(place)
+            groups[ids].append(place)
     there = sum(usable)
     if count >= there:
         raise ParamsError(
             f"params.yaml: {option}.heldout_prompts = {count}: there are {there} prompts, and training needs some"
         )
     heldout: list[int] = []
-    for ids in sorted(groups, key=lambda ids: (seed_of(seed, "heldout prompts", *ids), ids)):
+    for ids in sorted(groups, key=lambda ids: (seed_of(seed, "heldout prompts", ids.hex()), ids)):
         if len(heldout) + len(groups[ids]) <= count:
             heldout += groups[ids]
     if len(heldout) < count:
@@ -66,16 +72,14 @@ def _check_ids(rows: pl.DataFrame) -> None:
 
 def check_apart(rows: pl.DataFrame) -> None:
     """No rendered prompt is both trained on and held out."""
-    training: dict[tuple[int, ...], str] = {}
-    for row in rows.filter(pl.col(SPLIT) == "train").select("prompt_ids", "prompt_id", PLACE, ROW).iter_rows():
-        training.setdefault(tuple(row[0]), f"{row[1]} ({row[2]}: row {row[3]})")
-    shared = [
-        f"{prompt_id} ({place}: row {number}) is {training[tuple(ids)]}"
-        for ids, prompt_id, place, number in rows.filter(pl.col(SPLIT) == "heldout")
-        .select("prompt_ids", "prompt_id", PLACE, ROW)
-        .iter_rows()
-        if tuple(ids) in training
-    ]
+    named = rows.select("prompt_id", PLACE, ROW).iter_rows()
+    told = [f"{prompt_id} ({place}: row {number})" for prompt_id, place, number in named]
+    all_rows = list(zip(keys(rows), rows[SPLIT], told, strict=True))
+    training: dict[bytes, str] = {}
+    for ids, split, row in all_rows:
+        if split == "train":
+            training.setdefault(ids, row)
+    shared = [f"{row} is {training[ids]}" for ids, split, row in all_rows if split == "heldout" and ids in training]
     if shared:
         more = f"; and {len(shared) - SHOWN} more" if len(shared) > SHOWN else ""
         raise StageError(
