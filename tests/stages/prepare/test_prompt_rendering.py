@@ -1,8 +1,5 @@
 """Rendered prompts, their lengths and their golden answers."""
 
-import json
-from pathlib import Path
-
 import polars as pl
 import pytest
 from tokenizers import processors

@@ -252,7 +252,6 @@ class TestGym:
                 "coin_flip has .* different questions among its first .*; ask for fewer",
             ),
             ({"task": "graph_color"}, "gym.task = 'graph_color': entry 1 cannot be kept as JSON"),
-            ({"task": "rearc"}, "gym.task = 'rearc': entry 1 cannot be kept as JSON .* tuples; take another task"),
         ],
     )
     def test_told(self, project, options, message):

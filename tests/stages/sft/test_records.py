@@ -59,6 +59,16 @@ def test_the_last_turn_is_the_completion_and_the_system_turn_of_params_is_for_pr
     assert json.loads(rows["prompt"][1]) == [SYSTEM, *talk[:3]]
 
 
+def test_few_shot_turns_and_raw_texts_as_of_training_prompts(base, read):
+    shots, decode = [{"user": "One?", "assistant": "1"}], load_tokenizer(base).decode
+    shown = "<|user|>One?<|end|><|assistant|>1<|end|><|user|>Hi<|end|><|assistant|>"
+    assert decode(read([TEXT], prepare__prompts__few_shot=shots)["prompt_ids"][0]) == shown
+    assert decode(read([TURNS], prepare__prompts__few_shot=shots)["prompt_ids"][0]) == shown
+    assert decode(read([TEXT], prepare__prompts__chat="raw")["prompt_ids"][0]) == "Hi"
+    with pytest.raises(StageError, match="row 1: a conversation, but prepare.prompts.chat is raw"):
+        read([TURNS], prepare__prompts__chat="raw")
+
+
 @pytest.mark.parametrize(
     ("completion", "stop_tokens", "end"),
     [
