@@ -65,7 +65,7 @@ def test_few_shot_turns_and_raw_texts_as_of_training_prompts(base, read):
     assert decode(read([TEXT], prepare__prompts__few_shot=shots)["prompt_ids"][0]) == shown
     assert decode(read([TURNS], prepare__prompts__few_shot=shots)["prompt_ids"][0]) == shown
     assert decode(read([TEXT], prepare__prompts__chat="raw")["prompt_ids"][0]) == "Hi"
-    with pytest.raises(StageError, match="row 1: a conversation, but prepare.prompts.chat is raw"):
+    with pytest.raises(StageError, match=r"row 1: a conversation, but prepare.prompts.chat is raw"):
         read([TURNS], prepare__prompts__chat="raw")
 
 
