@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from stages.common.journal import Journal
+from stages.common.rows import Numbered, read_rows, row_error
 from stages.common.tables import PREFERENCES
-from stages.preferences.file import read_rows, row_error
 from stages.preferences.shapes import USED, ShapeError, pair_of
 from stages.preferences.tokens import Reader
 
@@ -16,6 +16,7 @@ from stages.preferences.tokens import Reader
 def pairs_of_file(path: Path, reader: Reader, journal: Journal) -> pl.DataFrame:
     """One row per row of the file, in its order, without a split yet; `pair_id` has the row's number."""
     numbered = read_rows(path)
+    check_columns(numbered, path)
     rows: list[dict[str, Any]] = []
     first = ""
     for done, (number, row) in enumerate(numbered, start=1):
@@ -34,6 +35,15 @@ def pairs_of_file(path: Path, reader: Reader, journal: Journal) -> pl.DataFrame:
         journal.say(f"{path}: columns that are not read: {', '.join(ignored)}")
     tell_repetitions(rows, path, journal)
     return pl.DataFrame(rows, schema=PREFERENCES)
+
+
+def check_columns(numbered: Numbered, path: Path) -> None:
+    """Every row has the columns of the first."""
+    first, columns = numbered[0][0], set(numbered[0][1])
+    for number, row in numbered:
+        if set(row) != columns:
+            odd = ", ".join(sorted(set(row) ^ columns))
+            raise row_error(path, number, f"its columns are not those of row {first} ({odd}); use one shape")
 
 
 def tell_repetitions(rows: list[dict[str, Any]], path: Path, journal: Journal) -> None:

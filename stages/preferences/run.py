@@ -13,8 +13,8 @@ from stages.common.gate import check_preferences
 from stages.common.journal import Journal
 from stages.common.params import Params, Preferences
 from stages.common.policy import Models, load_tokenizer
+from stages.common.rows import check_hash
 from stages.common.tables import PREFERENCES, write_table
-from stages.preferences.file import check_hash
 from stages.preferences.read import pairs_of_file
 from stages.preferences.sampled import check_gold, sampled_pairs
 from stages.preferences.split import add_split
@@ -45,7 +45,7 @@ def pairs_of(name: str, options: Preferences, params: Params, models: Models, jo
     assert options.file is not None
     path, config = Path(options.file), AutoConfig.from_pretrained(paths.REFERENCE, local_files_only=True)
     journal.say(f"{path}: sha256 {check_hash(path, options.sha256, f'reward_models.{name}.preferences')}")
-    return pairs_of_file(path, reader_of(tokenizer, config, params.rollout, params.prepare.prompts.system), journal)
+    return pairs_of_file(path, reader_of(tokenizer, config, params.rollout, params.prepare.prompts), journal)
 
 
 def summary(table: pl.DataFrame) -> str:

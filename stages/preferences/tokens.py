@@ -4,27 +4,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import TemplateError
-
-from stages.common.chat import render, render_turns, tokenize
-from stages.common.params import Rollout
+from stages.common.chat import TurnsError, render, render_turns, templated, tokenize, turns_of
+from stages.common.params import Prompts, Rollout
+from stages.common.positions import positions_of
 from stages.preferences.shapes import RawPair, ShapeError, Turn
 from stages.rollout.stopping import stop_ids
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What the tokens of a pair depend on. `end` ends an answer that does not end with one of `stops` already."""
+    """What the tokens of a pair depend on: `prompts` says how training prompts are rendered; `end` ends an answer that
+    does not end with one of `stops` already.
+    """
 
     tokenizer: Any
-    system: str | None
+    prompts: Prompts
     end: int
     stops: frozenset[int]
     positions: int | None
 
     def columns(self, pair: RawPair) -> dict[str, Any]:
         """The pair's columns of the table; a ShapeError if this model cannot take it."""
-        prompt_ids = tokenize(self.tokenizer, self.prompt_text(pair.turns))
+        prompt_ids = tokenize(self.tokenizer, self.prompt_text(pair.turns), self.prompts.chat)
         chosen_ids, rejected_ids = self.answer_ids(pair.chosen), self.answer_ids(pair.rejected)
         if chosen_ids == rejected_ids:
             raise ShapeError("chosen and rejected are the same tokens: such a pair says nothing; remove it")
@@ -42,17 +43,20 @@ class Reader:
         }
 
     def prompt_text(self, turns: list[Turn]) -> str:
-        """With the system turn of the training prompts, unless the conversation has one of its own."""
-        system, rest = (turns[0]["content"], turns[1:]) if turns[0]["role"] == "system" else (self.system, turns)
-        if self.tokenizer.chat_template is None:
-            if len(rest) > 1:
-                raise ShapeError("its prompt has several turns, but the model's tokenizer has no chat template")
-            return render(self.tokenizer, rest[0]["content"], system)
-        opening = [{"role": "system", "content": system}] if system else []
-        try:
-            return render_turns(self.tokenizer, opening + rest)
-        except TemplateError as error:
-            raise ShapeError(f"the model's chat template refuses its turns: {error}") from None
+        """Rendered like a training prompt, with its system turn unless the conversation has one of its own."""
+        prompts = self.prompts
+        if templated(self.tokenizer, prompts.chat):
+            try:
+                return render_turns(self.tokenizer, turns_of(turns, prompts.system, prompts.few_shot))
+            except TurnsError as error:
+                raise ShapeError(f"the model's chat template refuses its turns: {error}") from None
+        system, rest = (turns[0]["content"], turns[1:]) if turns[0]["role"] == "system" else (prompts.system, turns)
+        if len(rest) > 1 or (prompts.chat == "raw" and len(turns) > 1):
+            why = (
+                "prepare.prompts.chat is raw" if prompts.chat == "raw" else "the model's tokenizer has no chat template"
+            )
+            raise ShapeError(f"its prompt has several turns, but {why}")
+        return render(self.tokenizer, rest[0]["content"], system, prompts.few_shot, prompts.chat)
 
     def answer_ids(self, text: str) -> list[int]:
         """The text's tokens alone, as an answer is sampled after the prompt's, and one that ends it."""
@@ -60,12 +64,11 @@ class Reader:
         return ids if ids and ids[-1] in self.stops else [*ids, self.end]
 
 
-def reader_of(tokenizer: Any, config: Any, rollout: Rollout, system: str | None) -> Reader:
+def reader_of(tokenizer: Any, config: Any, rollout: Rollout, prompts: Prompts) -> Reader:
     """The end of an answer is the first of `rollout.stop_tokens`; if that is null, the tokenizer's end of sequence."""
     stops = stop_ids(tokenizer, rollout)
     end = tokenizer.eos_token_id if rollout.stop_tokens is None else tokenizer.get_vocab()[rollout.stop_tokens[0]]
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return Reader(tokenizer, system, int(end), stops, positions)
+    return Reader(tokenizer, prompts, int(end), stops, positions_of(config))
 
 
 def view(turns: Iterable[Turn]) -> str:

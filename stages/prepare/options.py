@@ -1,5 +1,5 @@
-"""`prepare options`: check the reward functions, and write what stages depend on that read an option only if another
-says so -> sft_source.json, sft_training.json, reward_models/index.json.
+"""`prepare options`: check the reward functions and how many prompts are asked for, and write what stages depend on
+that read an option only if another says so -> sft_source.json, sft_training.json, reward_models/index.json.
 
 It runs before anything is sampled or trained, so that a wrong name is told at once. With `sft` null, say, no option of
 the demonstrations is in the files, and changing one repeats nothing.
@@ -14,6 +14,7 @@ from stages.common.files import publish
 from stages.common.fingerprint import code_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
+from stages.prepare.counts import check_counts
 from stages.score.rewards import ROOM, check_functions
 from stages.sft.gold import judges
 
@@ -25,7 +26,8 @@ def sft_source(params: Params) -> dict[str, Any]:
     rollout = params.rollout.model_dump(include={"temperature", "max_new_tokens", "stop_tokens", "batch_sequences"})
     if params.sft.file is not None:
         options = params.sft.model_dump(include={"file", "sha256", "heldout"})
-        return options | {"system": params.prepare.prompts.system, "stop_tokens": params.rollout.stop_tokens}
+        turns = params.prepare.prompts.model_dump(include={"system", "few_shot", "chat"})
+        return options | turns | {"stop_tokens": params.rollout.stop_tokens}
     rewards = {name: reward.model_dump() for name, reward in judges(params).items()}
     options = params.sft.model_dump(include={"best_of", "heldout"})
     return options | {"rollout": rollout, "rewards": rewards, "code": code_hash(ROOM)}
@@ -46,6 +48,7 @@ def write_json(content: dict[str, Any], path: Path) -> None:
 
 def run(params: Params, journal: Journal) -> None:
     check_functions(params)
+    check_counts(params)
     used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
     write_json(used, paths.reward_models_index())
     write_json(sft_source(params), paths.SFT_SOURCE)

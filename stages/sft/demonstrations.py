@@ -11,9 +11,10 @@ from stages.common.errors import StageError
 from stages.common.journal import Journal
 from stages.common.params import BestOf, Params, ParamsError
 from stages.common.policy import load_model, load_tokenizer
+from stages.common.rows import check_hash
 from stages.common.tables import DEMONSTRATIONS, PROMPTS, read_table, write_table
 from stages.sft.best_of import chosen_prompts, pick, sample_answers, scored
-from stages.sft.records import check_sha256, read_records
+from stages.sft.records import read_records
 from stages.sft.shapes import demonstrations_of, unread
 from stages.sft.split import split_rows
 from stages.sft.tokens import rendering_of, tokenized
@@ -21,9 +22,7 @@ from stages.sft.tokens import rendering_of, tokenized
 
 def from_file(path: Path, sha256: str | None, params: Params, tokenizer: Any, journal: Journal) -> pl.DataFrame:
     records = read_records(path)
-    unpinned = check_sha256(path, sha256)
-    if unpinned:
-        journal.say(unpinned)
+    journal.say(f"{path}: sha256 {check_hash(path, sha256, 'sft')}")
     demonstrations = demonstrations_of(records)
     if unread(records):
         journal.say(f"columns that are not read: {', '.join(unread(records))}")

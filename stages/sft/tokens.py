@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from jinja2 import TemplateError
-from transformers import AutoConfig
 
-from stages.common.chat import A_FIXED_DAY, render, tokenize
-from stages.common.params import Params
+from stages.common.chat import TurnsError, render, render_turns, templated, tokenize, turns_of
+from stages.common.params import Params, Prompts
 from stages.common.paths import BASE
+from stages.common.positions import positions_in
 from stages.common.tables import DEMONSTRATIONS
 from stages.rollout.stopping import stop_ids
 from stages.sft.records import Record
-from stages.sft.shapes import Demonstration, Turn
+from stages.sft.shapes import Demonstration
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Rendering:
     """What text becomes token ids with. `end_id` is appended to an answer that does not end with a stop token yet."""
 
     tokenizer: Any
-    system: str | None  # the system turn of prompts that have none of their own
+    prompts: Prompts  # system turn, shots, and whether there is a template: as of training prompts
     end_id: int
     stop_ids: frozenset[int]
     positions: int | None  # of the model; null: it has no limit
@@ -33,9 +32,7 @@ def rendering_of(params: Params, tokenizer: Any) -> Rendering:
     """An answer ends with the first of `rollout.stop_tokens`, or the tokenizer's own end-of-sequence token."""
     stops, tokens = stop_ids(tokenizer, params.rollout), params.rollout.stop_tokens
     end_id = tokenizer.eos_token_id if tokens is None else tokenizer.convert_tokens_to_ids(tokens[0])
-    config = AutoConfig.from_pretrained(BASE, local_files_only=True).get_text_config()
-    positions = getattr(config, "max_position_embeddings", None)
-    return Rendering(tokenizer, params.prepare.prompts.system, int(end_id), stops, positions)
+    return Rendering(tokenizer, params.prepare.prompts, int(end_id), stops, positions_in(BASE))
 
 
 def tokenized(demonstrations: Sequence[Demonstration], rendering: Rendering) -> pl.DataFrame:
@@ -46,7 +43,7 @@ def tokenized(demonstrations: Sequence[Demonstration], rendering: Rendering) -> 
 
 def row_of(demonstration: Demonstration, rendering: Rendering) -> dict[str, Any]:
     record, prompt = demonstration.record, demonstration.prompt
-    prompt_ids = tokenize(rendering.tokenizer, prompt_text(demonstration, rendering))
+    prompt_ids = tokenize(rendering.tokenizer, prompt_text(demonstration, rendering), rendering.prompts.chat)
     completion, completion_ids = with_end(demonstration, rendering)
     check_positions(record, len(prompt_ids), len(completion_ids), rendering)
     return {
@@ -62,24 +59,16 @@ def row_of(demonstration: Demonstration, rendering: Rendering) -> dict[str, Any]
 
 def prompt_text(demonstration: Demonstration, rendering: Rendering) -> str:
     """The prompt as the model reads it, up to where the answer begins."""
-    prompt, record = demonstration.prompt, demonstration.record
+    prompt, record, settings = demonstration.prompt, demonstration.record, rendering.prompts
     if isinstance(prompt, str):
-        return render(rendering.tokenizer, prompt, rendering.system)
-    if rendering.tokenizer.chat_template is None:
-        raise record.wrong("a conversation, but the model has no chat template; give prompt and completion as strings")
-    if rendering.system and prompt[0]["role"] != "system":
-        prompt = [{"role": "system", "content": rendering.system}, *prompt]
-    return _render_turns(prompt, record, rendering)
-
-
-def _render_turns(turns: list[Turn], record: Record, rendering: Rendering) -> str:
+        return render(rendering.tokenizer, prompt, settings.system, settings.few_shot, settings.chat)
+    if not templated(rendering.tokenizer, settings.chat):
+        why = "prepare.prompts.chat is raw" if settings.chat == "raw" else "the model has no chat template"
+        raise record.wrong(f"a conversation, but {why}; give prompt and completion as strings")
     try:
-        text: str = rendering.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, strftime_now=A_FIXED_DAY.strftime
-        )
-    except TemplateError as error:
+        return render_turns(rendering.tokenizer, turns_of(prompt, settings.system, settings.few_shot))
+    except TurnsError as error:
         raise record.wrong(f"the model's chat template refuses these turns: {error}") from None
-    return text
 
 
 def with_end(demonstration: Demonstration, rendering: Rendering) -> tuple[str, list[int]]:

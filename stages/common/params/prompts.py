@@ -44,8 +44,8 @@ class Columns(Section):
     """How the columns of a user's data are read, and how many rows are taken.
 
     `rename`: {name in the data: name here}, such as {question: prompt}. `columns`: the declared schema, {name here:
-    type}, `prompt` aside; the data must have exactly these. null: all columns, of the types found. `train_prompts` and
-    `heldout_prompts`: how many are taken, by a seeded shuffle; null: all there are.
+    type}, `prompt` and `prompt_id` aside; the data must have exactly these. null: all columns, of the types found.
+    `train_prompts` and `heldout_prompts`: how many are taken, by a seeded shuffle; null: all there are.
     """
 
     rename: dict[str, str] = Field(default_factory=dict)
@@ -84,7 +84,9 @@ class PromptDataset(Columns):
 
 
 class Gym(Section):
-    """A task of reasoning-gym by name, with its config. The held-out prompts come after the training ones."""
+    """A task of reasoning-gym by name, with its config. The held-out prompts come after the training ones; no question
+    comes twice.
+    """
 
     task: str
     config: dict[str, Any] = Field(default_factory=dict)

@@ -24,7 +24,7 @@ class BestOf(Section):
 class Sft(AdamW):
     """Supervised fine-tuning of the base into the initial policy, which is the reference too.
 
-    Demonstrations come from a `file` (JSON Lines or Parquet with `prompt` and `completion`, or `messages`) or are made
+    Demonstrations come from a `file` (JSON, CSV or Parquet with `prompt` and `completion`, or `messages`) or are made
     by `best_of`. `sha256` is the file's: where it is null nothing tells DVC that the file has changed. `method`: all
     weights, or an adapter by the options of `policy.lora` that is merged at the end.
     """

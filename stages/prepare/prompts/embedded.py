@@ -11,12 +11,31 @@ import polars as pl
 
 from stages.common.params import Embedded, ParamsError
 from stages.common.seeds import seed_of
+from stages.prepare.prompts.columns import Part
 from stages.prepare.prompts.constraints import draw_constraints, phrase
 
 BANK = Path(__file__).with_name("questions.tsv")
 
+PLACE = "the embedded generator"
 CONSTRAINT = pl.Struct({"kind": pl.String(), "number": pl.Int64(), "text": pl.String()})
-COLUMNS = {"question": pl.String(), "subject": pl.String(), "constraints": pl.List(CONSTRAINT)}
+COLUMNS = dict.fromkeys(("prompt_id", "prompt", "question", "subject"), pl.String()) | {
+    "constraints": pl.List(CONSTRAINT)
+}
+
+
+def parts(settings: Embedded, seed: int) -> tuple[Part, Part]:
+    """Training and held-out prompts."""
+    training, heldout = split_questions(question_bank(), settings.heldout, seed)
+    notes = [f"the training prompts go over {len(training)} questions, none of which is held out"]
+    return (
+        _part(make_prompts(training, "train", settings.train, settings, seed), notes),
+        _part(make_prompts(heldout, "heldout", settings.heldout, settings, seed), []),
+    )
+
+
+def _part(rows: list[dict[str, Any]], notes: list[str]) -> Part:
+    frame = pl.DataFrame([{name: row[name] for name in COLUMNS} for row in rows], schema=COLUMNS)
+    return Part(PLACE, list(range(1, len(rows) + 1)), frame, notes)
 
 
 def question_bank() -> list[tuple[str, str]]:
@@ -31,7 +50,7 @@ def split_questions(
     """Training and held-out questions; `heldout` prompts take one question each."""
     if heldout >= len(bank):
         raise ParamsError(
-            f"params.yaml: prepare.prompts.heldout = {heldout}: the bank has {len(bank)} questions, "
+            f"params.yaml: prepare.prompts.embedded.heldout = {heldout}: the bank has {len(bank)} questions, "
             "and training needs some of them"
         )
     shuffled = sorted(bank, key=lambda row: seed_of(seed, "split", row[1]))

@@ -113,6 +113,21 @@ def test_the_end_is_there_once(project, stop_tokens, chosen, end):
     assert load_tokenizer().decode(table["chosen_ids"][0].to_list()) == end
 
 
+def test_few_shot_turns_and_raw_texts_as_of_training_prompts(project):
+    prompts = project.raw["prepare"]["prompts"]
+    prompts["few_shot"] = [{"user": "One?", "assistant": "1"}]
+    decode = load_tokenizer().decode
+    table = project.pairs(file=write_lines(Path("pairs.jsonl"), ROWS))
+    shown = "<|user|>One?<|end|><|assistant|>1<|end|><|user|>Why 0?<|end|><|assistant|>"
+    assert decode(table["prompt_ids"][0].to_list()) == SYSTEM + shown
+    prompts |= {"few_shot": [], "system": None, "chat": "raw"}
+    table = project.pairs(file=write_lines(Path("pairs.jsonl"), ROWS))
+    assert decode(table["prompt_ids"][0].to_list()) == "Why 0?"
+    talk = [{"chosen": [*TURNS, assistant("So.")], "rejected": [*TURNS, assistant("No")]}]
+    with pytest.raises(StageError, match=r"row 1: its prompt has several turns, but prepare.prompts.chat is raw"):
+        project.pairs(file=write_lines(Path("pairs.jsonl"), talk))
+
+
 def test_without_a_chat_template(project):
     tokenizer = load_tokenizer()
     tokenizer.chat_template = None
@@ -201,8 +216,9 @@ BAD_FILES = {
     "number.jsonl": (f"{GOOD}\n3", "number.jsonl: row 2: expected an object with columns, found int"),
     "list.json": ("[[1]]", "list.json: row 1: expected an object with columns, found list"),
     "twice.jsonl": ('{"chosen": "a", "chosen": "b"}', "twice.jsonl: row 1: not valid JSON: a key stands twice"),
-    "latin.jsonl": (GOOD.replace("Why", "W\xe9").encode("latin-1"), "latin.jsonl: not UTF-8"),
-    "pairs.csv": ("a,b", "pairs.csv: of what format is it? name it .jsonl"),
+    "latin.jsonl": (GOOD.replace("Why", "W\xe9").encode("latin-1"), "latin.jsonl: line 1: not UTF-8"),
+    "pairs.csv": ("a,b", "pairs.csv: it has no rows"),
+    "pairs.xlsx": ("a,b", "pairs.xlsx: of what format is it? name it .jsonl"),
     "not.parquet": ("a,b", "not.parquet: cannot be read as Parquet"),
     "columns.jsonl": (
         f'{GOOD}\n{{"prompt": "a", "chosen": "b"}}',

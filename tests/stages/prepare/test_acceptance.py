@@ -2,12 +2,14 @@
 
 import json
 
+import polars as pl
 import pytest
 import yaml
 
 from stages.common import paths
 from stages.common.params import ParamsError
 from stages.common.params_file import parse_params
+from stages.common.tables import PROMPTS, write_table
 from stages.prepare.run import run
 from tests.silent import Silent
 from tests.workspace import ROOT
@@ -27,6 +29,12 @@ def models(tmp_path, monkeypatch):
     for name in ("rm", "other"):
         paths.reward_model(name).mkdir(parents=True)
         (paths.reward_model(name) / "config.json").write_text("{}")
+    with_prompts(40)
+
+
+def with_prompts(count):
+    rows = [dict.fromkeys(PROMPTS) | {"prompt_id": str(number), "split": "train"} for number in range(count)]
+    write_table(pl.DataFrame(rows, schema=PROMPTS), PROMPTS, ("prompt_id",), paths.PROMPTS)
 
 
 def accepted(**options):
@@ -47,6 +55,16 @@ def test_the_index_names_the_models_that_scores_use(models):
 def test_a_wrong_function_is_told_before_anything_is_made(models):
     with pytest.raises(ParamsError, match=r"score\.rewards\.bad\.function"):
         run("options", params(bad={"function": "no_such_module:f"}), Silent())
+
+
+def test_more_prompts_than_there_are_is_told_before_anything_is_made(models):
+    with_prompts(31)
+    with pytest.raises(ParamsError, match=r"rollout\.dynamic_sampling\.max_prompts = 32: .* has 31 to train on"):
+        run("options", params(), Silent())
+    assert not paths.reward_models_index().exists()
+    run("options", params(dynamic=False), Silent())
+    with_prompts(32)
+    run("options", params(), Silent())
 
 
 def test_acceptance_changes_with_the_content_of_the_models_that_are_used(models):

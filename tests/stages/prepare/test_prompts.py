@@ -75,7 +75,9 @@ def test_more_held_out_questions_contain_the_fewer():
 
 @pytest.mark.parametrize("heldout", [len(BANK), len(BANK) + 1])
 def test_too_many_held_out_questions_are_refused(heldout):
-    with pytest.raises(ParamsError, match=rf"prepare\.prompts\.heldout = {heldout}: the bank has {len(BANK)}"):
+    with pytest.raises(
+        ParamsError, match=rf"prepare\.prompts\.embedded\.heldout = {heldout}: the bank has {len(BANK)}"
+    ):
         split_questions(BANK, heldout, 0)
 
 

@@ -81,6 +81,14 @@ def test_prompt_drawn_twice_goes_on_numbering():
     assert len({slot.seed for slot in flat(slots)}) == 6
 
 
+@pytest.mark.parametrize("samples", [1, 2, 8])
+def test_positions_do_not_depend_on_how_many_samples_a_prompt_has(samples):
+    chosen = prompts_of(ids(7), 0, 2, 5)
+    slots = slots_of(chosen, samples, run_seed=0, iteration=2)
+    assert {(slot.position, slot.prompt_id) for slot in flat(slots)} == set(chosen)
+    assert len(flat(slots)) == samples * len(chosen)
+
+
 def test_seeds_of_a_run_are_distinct():
     seeds = [
         slot.seed

@@ -59,6 +59,16 @@ def test_the_last_turn_is_the_completion_and_the_system_turn_of_params_is_for_pr
     assert json.loads(rows["prompt"][1]) == [SYSTEM, *talk[:3]]
 
 
+def test_few_shot_turns_and_raw_texts_as_of_training_prompts(base, read):
+    shots, decode = [{"user": "One?", "assistant": "1"}], load_tokenizer(base).decode
+    shown = "<|user|>One?<|end|><|assistant|>1<|end|><|user|>Hi<|end|><|assistant|>"
+    assert decode(read([TEXT], prepare__prompts__few_shot=shots)["prompt_ids"][0]) == shown
+    assert decode(read([TURNS], prepare__prompts__few_shot=shots)["prompt_ids"][0]) == shown
+    assert decode(read([TEXT], prepare__prompts__chat="raw")["prompt_ids"][0]) == "Hi"
+    with pytest.raises(StageError, match=r"row 1: a conversation, but prepare.prompts.chat is raw"):
+        read([TURNS], prepare__prompts__chat="raw")
+
+
 @pytest.mark.parametrize(
     ("completion", "stop_tokens", "end"),
     [
@@ -119,7 +129,7 @@ BAD_ROWS = {
 @pytest.mark.parametrize(("row", "message"), BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_bad_row_stops_the_stage_with_its_place(read, row, message):
     good = MESSAGES if "messages" in row and "prompt" not in row else TURNS if _is_turns(row) else TEXT
-    with pytest.raises(StageError, match=f"d.jsonl, row 2: .*{message}"):
+    with pytest.raises(StageError, match=f"d.jsonl: row 2: .*{message}"):
         read([good, row])
 
 
@@ -134,11 +144,11 @@ def test_shapes_do_not_mix(read, other):
 
 
 BAD_FILES = {
-    "absent": ("d.jsonl", None, "there is no such file"),
-    "csv": ("d.csv", b"prompt,completion\n", "name it .jsonl"),
-    "empty": ("d.jsonl", b"\n\n", "the file has no rows"),
-    "not JSON": ("d.jsonl", b'{"prompt": \n', "d.jsonl, row 1: not JSON"),
-    "an array": ("d.jsonl", b"[1]\n", "d.jsonl, row 1: a JSON list; each line is one object"),
+    "absent": ("d.jsonl", None, "no such file"),
+    "unknown format": ("d.xlsx", b"prompt,completion\n", "name it .jsonl"),
+    "empty": ("d.jsonl", b"\n\n", "it has no rows"),
+    "not JSON": ("d.jsonl", b'{"prompt": \n', "d.jsonl: row 1: not valid JSON"),
+    "an array of numbers": ("d.jsonl", b"[1]\n", "d.jsonl: row 1: expected an object"),
     "not UTF-8": ("d.jsonl", b"\xff\xfe\x00", "not UTF-8"),
     "not Parquet": ("d.parquet", b"text", "cannot be read as Parquet"),
 }
@@ -162,12 +172,11 @@ def test_a_model_without_a_template_takes_texts_only(base, read):
 def test_another_file_than_the_one_that_is_pinned_is_refused(base, params, journal):
     path, tokenizer = write([TEXT]), load_tokenizer(base)
     found = hashlib.sha256(path.read_bytes()).hexdigest()
-    from_file(path, found, params(SFT), tokenizer, journal)
-    assert journal.said == []
-    from_file(path, None, params(SFT), tokenizer, journal)
-    assert found in journal.said[0]
+    for pinned in (found, None):
+        from_file(path, pinned, params(SFT), tokenizer, journal)
+    assert journal.said == [f"d.jsonl: sha256 {found}"] * 2
     write([TEXT, TEXT])
-    with pytest.raises(StageError, match=f"sft.sha256: d.jsonl has .*, expected {found}"):
+    with pytest.raises(StageError, match=rf"d.jsonl: its hash is .*, not sft.sha256 = {found}"):
         from_file(path, found, params(SFT), tokenizer, journal)
 
 
