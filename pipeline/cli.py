@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from pipeline import cli_rescore
 from pipeline.plan import make_plan, read_plan, stored_evaluate_every, write_plan
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -19,6 +20,8 @@ app = typer.Typer(
 )
 show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
 app.add_typer(show_app, name="show")
+app.command()(cli_rescore.rescore)
+app.command()(cli_rescore.diff)
 
 LONG_PLAN = 40
 

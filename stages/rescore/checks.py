@@ -1,6 +1,5 @@
 """Everything that can be told before a single row is scored."""
 
-import re
 from collections.abc import Sequence
 
 import polars as pl
@@ -15,27 +14,24 @@ from stages.score.rewards import check_arguments, load_function
 
 
 def check_rewards(rewards: dict[str, Reward], option: str) -> None:
-    """Load the functions and refuse arguments that they do not take. `option` is what comes before a reward's name."""
+    """Load the functions and refuse arguments that they do not take. `option`: the section that errors speak of."""
     for name, reward in rewards.items():
         if reward.function is not None:
-            function = load_function(reward.function, f"{option}{name}.function")
-            check_arguments(function, reward, f"{option}{name}.arguments")
+            function = load_function(reward.function, f"{option}.{name}.function")
+            check_arguments(function, reward, f"{option}.{name}.arguments")
 
 
 def check_given(given: Rewards, params: Params) -> None:
-    """The rewards as such: functions that are there, models that were trained, and a class of groups that has a name.
-
-    The checks of functions speak of params.yaml; the place is the file that names them, or the option.
-    """
+    """The rewards as such: functions that are there, models that were trained, and a class of groups that has a name."""
     for name, reward in given.rewards.items():
         if reward.function is not None:
             check_code(reward.function, f"{given.place(name)}.function")
         if reward.model is not None:
             check_model(reward.model, f"{given.place(name)}.model", params)
     try:
-        check_rewards(given.rewards, given.prefix)
+        check_rewards(given.rewards, "score.rewards")
     except ParamsError as error:
-        raise ParamsError(re.sub("^params.yaml: ", f"{given.source}: ", str(error), flags=re.MULTILINE)) from error
+        raise ParamsError(given.placed(str(error))) from error
     outcome = params.advantage.outcome_reward
     if outcome is not None and outcome not in given.rewards:
         raise ParamsError(

@@ -31,10 +31,10 @@ def manifest_path(name: str) -> Path:
 def recipe(rewards: dict[str, Reward], params: Params) -> Json:
     """Rewards with the code or the model behind them, estimator and penalty; plain JSON."""
     found: Json = {
-        "rewards": {name: reward.model_dump(mode="json") for name, reward in rewards.items()},
+        "rewards": {name: reward.model_dump(mode="json", exclude={"cache"}) for name, reward in rewards.items()},
         "order": list(rewards),  # of the columns; the keys of JSON are sorted
         "behind": {name: _behind(reward) for name, reward in rewards.items()},
-        "advantage": params.advantage.model_dump(mode="json"),
+        "advantage": _in_use(params.advantage.model_dump(mode="json")),
         "kl": {"beta": params.score.kl.beta, "placement": params.score.kl.placement},
     }
     if any(reward.model is not None for reward in rewards.values()):
@@ -44,6 +44,11 @@ def recipe(rewards: dict[str, Reward], params: Params) -> Json:
     except ValueError as error:
         raise StageError(f"arguments of a reward cannot be written as JSON: {error}") from None
     return plain
+
+
+def _in_use(options: Json) -> Json:
+    """Without the options of other estimators, which change nothing."""
+    return {key: value for key, value in options.items() if not isinstance(value, dict) or key == options["estimator"]}
 
 
 def _behind(reward: Reward) -> dict[str, str]:

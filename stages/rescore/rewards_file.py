@@ -33,6 +33,12 @@ class Rewards:
         """`rewards.yaml: rewards.brief`."""
         return f"{self.source}: {self.prefix}{name}"
 
+    def placed(self, message: str) -> str:
+        """A message of the score stage, which speaks of `score.rewards` in params.yaml, with the place that holds them
+        here.
+        """
+        return re.sub(r"(params\.yaml: )?\bscore\.rewards\.", lambda _: self.place(""), message)
+
 
 def read_rewards(given: Sequence[str]) -> Rewards:
     """What `--rewards` gives, once or several times; a StageError that names the option, or the file and the key."""

@@ -72,9 +72,8 @@ def rescore(work: Work, models_of: ModelsOf, journal: Journal) -> None:
     if work.stale:
         made_of.manifest_path(work.name).unlink(missing_ok=True)  # written last: until then it would speak of others
     for number, iteration in enumerate(work.stale):
-        journal.progress(number, len(work.stale), "iterations scored")
         _publish(work, iteration, models_of(), journal)
-    journal.progress(len(work.stale), len(work.stale), "iterations scored")
+        journal.progress(number + 1, len(work.stale), "iterations scored")
     if work.stale or not made_of.manifest_path(work.name).exists():
         made_of.write_manifest(work.name, work.recipe)
 
@@ -95,8 +94,11 @@ def _publish(work: Work, iteration: str, models: Models, journal: Journal) -> No
 
 def _scores(work: Work, iteration: str, models: Models) -> pl.DataFrame:
     rows = rollout_rows(iteration)
-    columns = rewarded(work.given.rewards, rows, models, work.params)
-    refuse_failures(rows.select(KEY).hstack(columns), work.given.rewards, work.params.score.max_failed)
+    try:
+        columns = rewarded(work.given.rewards, rows, models, work.params)
+    except StageError as error:
+        raise type(error)(work.given.placed(str(error))) from error
+    refuse_failures(rows.select(KEY).hstack(columns), work.given, work.params.score.max_failed)
     return scores_table(rows, read_old(iteration, rows), columns, work.params).sort(KEY)
 
 

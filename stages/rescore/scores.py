@@ -11,11 +11,13 @@ from stages.common.errors import StageError
 from stages.common.gate import check_same_keys, check_scores, refuse
 from stages.common.params import Params, Reward
 from stages.common.policy import Models
-from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, TableError, read_table, reward_schema
+from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema
+from stages.rescore.rewards_file import Rewards
 from stages.score.kl import add_kl, add_score
 from stages.score.model_reward import all_rewards
 
-KEPT = ("ref_logprobs", "logp_sum", "ref_logp_sum", "kl", "token_kl", "values", "entropy", "accepted")
+NEW = ("task_reward", "score", "in_baseline")
+KEPT = tuple(column for column in SCORES if column not in (*KEY, *NEW))
 FAILED = ("invalid", "timeout", "error")
 
 
@@ -36,13 +38,12 @@ def read_old(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     path = paths.scores(name)
     old = read_table(path, SCORES, KEY)
     check_same_keys(old, rows, str(path), str(paths.rollouts(name)))
-    own = rows.select(*KEY, "length", "sampler_logprobs", new_accepted="accepted").join(
-        old.select(*KEY, *KEPT), on=KEY, validate="1:1", maintain_order="left"
-    )
+    now = rows.select(*KEY, "sampler_logprobs", length_now="length", accepted_now="accepted")
+    own = now.join(old.select(*KEY, *KEPT), on=KEY, validate="1:1", maintain_order="left")
     sums = add_kl(own.select(*KEY, "sampler_logprobs", "ref_logprobs"))["logp_sum"]
     known = pl.col("logp_sum").is_not_null() & (pl.col("logp_sum") != sums)
-    length = (pl.col("ref_logprobs").list.len() != pl.col("length")).fill_null(value=False)
-    accepted = pl.col("accepted") != pl.col("new_accepted")
+    length = (pl.col("ref_logprobs").list.len() != pl.col("length_now")).fill_null(value=False)
+    accepted = pl.col("accepted") != pl.col("accepted_now")
     rule = f"made of {paths.rollouts(name)} as it is now (`dvc repro score@{name}` makes it again)"
     refuse(own, known | length | accepted, str(path), rule)
     return old
@@ -61,14 +62,14 @@ def rewarded(rewards: dict[str, Reward], rows: pl.DataFrame, models: Models, par
     return pl.concat(scored).sort("_row").drop("_row")
 
 
-def refuse_failures(table: pl.DataFrame, rewards: dict[str, Reward], max_failed: float) -> None:
+def refuse_failures(table: pl.DataFrame, given: Rewards, max_failed: float) -> None:
     """Stop where a reward failed to score more than the share `max_failed` of the rows; the first of them is named."""
-    for name in rewards:
+    for name in given.rewards:
         failed = table.filter(pl.col(f"status/{name}").is_in(FAILED))
         if failed.height > max_failed * table.height:
             first = failed.row(0, named=True)
             raise StageError(
-                f"reward {name} failed on {failed.height} of {table.height} rows, more than score.max_failed = "
+                f"{given.place(name)} failed on {failed.height} of {table.height} rows, more than score.max_failed = "
                 f"{max_failed:g} in params.yaml allows. First: {first['prompt_id']} {first['kind']} {first['sample']}: "
                 f"{first[f'status/{name}']}: {first[f'message/{name}']}"
             )
@@ -90,7 +91,7 @@ def scores_table(rows: pl.DataFrame, old: pl.DataFrame, rewards: pl.DataFrame, p
 
 def with_score(table: pl.DataFrame, beta: float) -> pl.DataFrame:
     """Add `score`. Without a penalty a KL that was never measured takes nothing off."""
-    if beta and table["kl"].null_count():
-        raise TableError("scores: a row without KL cannot be penalised for it; score again with score.kl.beta above 0")
+    if beta:
+        refuse(table, pl.col("kl").is_null(), "scores", "a row has the KL that it is penalised for")
     plain = pl.when(pl.col("kl").is_null()).then(pl.col("task_reward")).otherwise(pl.col("score"))
     return add_score(table, beta).with_columns(score=plain)
