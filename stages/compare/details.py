@@ -9,16 +9,23 @@ from stages.common.tables import EQUAL
 Row = dict[str, Any]
 Weights = dict[str, float]
 
+OWN = ("left_baseline", "entered_baseline", "status", "reward", "weight", "kl")
+TOKENS = "advantages of tokens"
+
 
 def detail(row: Row, rewards: Sequence[str], weights: tuple[Weights, Weights]) -> str:
     """Of a row with its flags, `reason`, and the columns of both sides; `rewards` of either side."""
     word = row["reason"]
-    if word in ("only_in_a", "only_in_b", "unchanged"):
-        return ""
-    own = [text for name in rewards if (text := of_reward(row, name))]
-    own += of_weights(rewards, weights) if row["own_weight"] else []
-    own += [f"penalty {arrow(row, 'penalty')}"] if _differ(row["penalty_a"], row["penalty_b"]) else []
+    own = _own(row, rewards, weights) if word in OWN else []
     return "; ".join(own + _around(row, word))
+
+
+def _own(row: Row, rewards: Sequence[str], weights: tuple[Weights, Weights]) -> list[str]:
+    """What happened to the row itself: its rewards, their weights, its penalty."""
+    found = [text for name in rewards if (text := of_reward(row, name))] if row["reason"] != "kl" else []
+    found += of_weights(rewards, weights) if row["own_weight"] else []
+    penalties = row["penalty_a"], row["penalty_b"]
+    return found + ([f"penalty {arrow(row, 'penalty')}"] if None not in penalties and _differ(*penalties) else [])
 
 
 def of_reward(row: Row, name: str) -> str | None:
@@ -45,20 +52,17 @@ def of_weights(rewards: Sequence[str], weights: tuple[Weights, Weights]) -> list
 
 def _around(row: Row, word: str) -> list[str]:
     """What happened around the row, as far as the reason speaks of it."""
-    found = []
-    if row["estimator_a"] != row["estimator_b"]:
-        found.append(f"{row['estimator_a']} -> {row['estimator_b']}")
+    if word == "estimator":
+        return [f"{row['estimator_a']} -> {row['estimator_b']}"]
     if word in ("left_loss", "entered_loss"):
-        out = "b" if word == "left_loss" else "a"
-        found.append(str(row[f"reason_{out}"]))
-    if word in ("past", "siblings", "batch") and _differ(row["baseline_a"], row["baseline_b"]):
-        found.append(f"baseline {arrow(row, 'baseline')}")
-    if word in ("batch", "options", "kl") and not found:
-        moved = _differ(row["advantage_a"], row["advantage_b"])
-        found += [f"advantage {arrow(row, 'advantage')}" if moved else "advantages of tokens"] if row["moved"] else []
+        return [str(row["reason_b" if word == "left_loss" else "reason_a"])]
+    if word in ("past", "siblings", "batch", "options"):
+        moved = [name for name in ("baseline", "advantage") if _differ(row[f"{name}_a"], row[f"{name}_b"])]
+        return [f"{moved[0]} {arrow(row, moved[0])}" if moved else TOKENS]
     if word == "group_kind":
-        found.append(f"{row['group_kind_a']} -> {row['group_kind_b']}")
-    return found
+        return [f"{row['group_kind_a']} -> {row['group_kind_b']}"]
+    by_token = word == "kl" and not _differ(row["penalty_a"], row["penalty_b"])
+    return [TOKENS] if by_token else []
 
 
 def arrow(row: Row, name: str) -> str:

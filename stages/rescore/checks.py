@@ -22,7 +22,7 @@ def check_rewards(rewards: dict[str, Reward], option: str) -> None:
 
 
 def check_given(given: Rewards, params: Params) -> None:
-    """The rewards as such: functions that are there, models that were trained, and a class of groups that has a name."""
+    """The rewards as such: functions that are there, models that were trained, and the one that classes groups."""
     for name, reward in given.rewards.items():
         if reward.function is not None:
             check_code(reward.function, f"{given.place(name)}.function")
