@@ -178,11 +178,12 @@ def show_rows(
     iteration: Iteration,
     prompt: Annotated[str | None, typer.Option(help="all samples of one prompt_id")] = None,
     count: Annotated[int, typer.Option(help="how many of the best and of the worst")] = 3,
+    scores: Annotated[str, typer.Option(help="`scores`, the run's own, or a NAME of `rloo rescore`")] = "scores",
 ) -> None:
     """Prompt, completion, rewards, baseline, advantage, and why each row counted."""
     from pipeline import show
 
-    show.rows(Console(), iteration, prompt, count)
+    show.rows(Console(), iteration, prompt, count, scores)
 
 
 def main(arguments: Any = None) -> None:

@@ -151,6 +151,6 @@ def _print_rows(console: Console, names: tuple[str, str], rows: pl.DataFrame) ->
 
 
 def excerpt(text: str | None) -> str:
-    """The beginning, in one line."""
-    line = " ".join((text or "").split())
+    """The beginning, in one line; what would steer the terminal is replaced."""
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join((text or "").split()))
     return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
