@@ -71,8 +71,8 @@ def arrow(row: Row, name: str) -> str:
 
 
 def short(value: float | None) -> str:
-    """Four significant digits; `none` of null."""
-    return "none" if value is None else f"{value:.4g}"
+    """Four significant digits, without a sign of zero; `none` of null."""
+    return "none" if value is None else f"{value + 0.0:.4g}"
 
 
 def _differ(a: float | None, b: float | None) -> bool:

@@ -31,7 +31,7 @@ def manifest_path(name: str) -> Path:
 def recipe(rewards: dict[str, Reward], params: Params) -> Json:
     """Rewards with the code or the model behind them, estimator and penalty; plain JSON."""
     found: Json = {
-        "rewards": {name: reward.model_dump(mode="json", exclude={"cache"}) for name, reward in rewards.items()},
+        "rewards": {name: reward.model_dump(exclude={"cache"}) for name, reward in rewards.items()},
         "order": list(rewards),  # of the columns; the keys of JSON are sorted
         "behind": {name: _behind(reward) for name, reward in rewards.items()},
         "advantage": _in_use(params.advantage.model_dump(mode="json")),
@@ -40,7 +40,7 @@ def recipe(rewards: dict[str, Reward], params: Params) -> Json:
     if any(reward.model is not None for reward in rewards.values()):
         found["pack_tokens"] = params.score.pack_tokens
     try:
-        plain: Json = json.loads(json.dumps(found, allow_nan=False))
+        plain: Json = json.loads(json.dumps(found, allow_nan=False, default=str))  # a date in YAML is no text
     except ValueError as error:
         raise StageError(f"arguments of a reward cannot be written as JSON: {error}") from None
     return plain

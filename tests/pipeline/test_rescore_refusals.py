@@ -88,11 +88,11 @@ def test_a_file_of_rewards_is_refused_with_its_key(folder, capsys, text, message
         ("outcome_reward: null", "outcome_reward: varied", "--rewards: no reward 'varied', by which advantage.outcome"),
     ],
 )
-def test_an_estimator_that_the_old_tables_cannot_serve(folder, capsys, monkeypatch, old, new, message):
+def test_an_estimator_that_the_old_tables_cannot_serve(folder, capsys, old, new, message):
     path = folder / "params.yaml"
     text = edit(path, old, new)
     if "gae" in new:
-        path.write_text(path.read_text().replace("critic: null", "critic: {learning_rate: 1.0e-5}"))
+        path.write_text(path.read_text().replace("\ncritic: null", "\ncritic: {learning_rate: 1.0e-5}"))
     if "remax" in new:
         path.write_text(path.read_text().replace("greedy: false", "greedy: true"))
     try:
