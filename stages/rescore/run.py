@@ -63,7 +63,7 @@ def _and_after(stale: list[str], chosen: Sequence[str], params: Params) -> list[
     """A moving average hands on: after a stale iteration, those that follow are stale as well."""
     if params.advantage.estimator != "moving_average" or not stale:
         return stale
-    return [one for one in chosen if one >= stale[0]]
+    return list(chosen[chosen.index(stale[0]) :])
 
 
 def rescore(work: Work, models_of: ModelsOf, journal: Journal) -> None:

@@ -92,9 +92,10 @@ def by_stages(workspace, folder, rewards, **changes):
     made.change("score.rewards", rewards)
     for key, value in changes.items():
         made.change(key.replace("__", "."), value)
-    for iteration in ITERATIONS:
-        for stage in ("score", "advantage"):
-            made.run("python", "-m", f"stages.{stage}", iteration)
+    with made.warm():
+        for iteration in ITERATIONS:
+            for stage in ("score", "advantage"):
+                made.run("python", "-m", "pipeline.stage", stage, iteration)
     return {
         f"{iteration}/{which}.parquet": (made.folder / f"data/iterations/{iteration}/{which}.parquet").read_bytes()
         for iteration in ITERATIONS

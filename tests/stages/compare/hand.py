@@ -31,12 +31,15 @@ def params_of(**changes):
     return parse_params(raw, "params.yaml")
 
 
-def side(groups, *, weights=None, kl=None, carried=(), **changes):
-    """`groups`: {prompt_id: {reward: [value or None (missing) or (status, message)]}}; `kl`: {prompt_id: [nats]}."""
+def side(groups, *, greedy=None, weights=None, kl=None, carried=(), **changes):
+    """`groups`: {prompt_id: {reward: [value or None (missing) or (status, message)]}}; `greedy`: the same, of a greedy
+    completion each; `kl`: {prompt_id: [nats]}.
+    """
     params = params_of(**changes)
     names = list(next(iter(groups.values())))
     rewards = {name: Reward(function=FUNCTION, weight=(weights or {}).get(name, 1.0)) for name in names}
     rows = [row_of(p, n, columns, kl or {}) for p, columns in groups.items() for n in range(len(columns[names[0]]))]
+    rows += [row_of(p, 0, columns, {}) | {"kind": "greedy"} for p, columns in (greedy or {}).items()]
     schema = SCORES | reward_schema(names)
     frame = add_task_reward(pl.DataFrame(rows, schema={**schema}, strict=False), rewards)
     scored = with_score(frame, params.score.kl.beta_in("reward"))

@@ -15,6 +15,7 @@ MEAN = {"advantage__estimator": "moving_average"}
 BATCH = {"advantage__estimator": "batch_mean"}
 GRPO = {"advantage__estimator": "grpo"}
 POPULATION = GRPO | {"advantage__grpo": {"std": "population"}}
+REMAX = {"advantage__estimator": "remax", "rollout__greedy": True}
 TO_GO = {"beta": 0.1, "placement": "reward_to_go"}
 
 
@@ -96,6 +97,24 @@ CASES = {
         side(one(1, 0.5), carried=[0.25], **MEAN),
         ["unchanged", "reward"],
         ["", "brief 0 -> 0.5"],
+    ),
+    "the greedy completion": (
+        side(one(1, 0), greedy=one(0.5), **REMAX),
+        side(one(1, 0), greedy=one(0.25), **REMAX),
+        ["reward", "siblings", "siblings"],  # in the order of keys: greedy 0, sample 0, sample 1
+        ["brief 0.5 -> 0.25", "baseline 0.5 -> 0.25", "baseline 0.5 -> 0.25"],
+    ),
+    "no sample matters to remax": (
+        side(one(1, 0), greedy=one(0.5), **REMAX),
+        side(one(1, 0.25), greedy=one(0.5), **REMAX),
+        ["unchanged", "unchanged", "reward"],
+        ["", "", "brief 0 -> 0.25"],
+    ),
+    "a greedy completion that no baseline is made of": (
+        side(one(1, 0), greedy=one(0.5)),
+        side(one(1, 0), greedy=one(LATE)),
+        ["status", "unchanged", "unchanged"],
+        ["brief 0.5 -> timeout (took 10 s)", "", ""],
     ),
     "options": (
         side(one(1, 0), **GRPO),
