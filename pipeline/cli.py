@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from pipeline import cli_rescore
 from pipeline.plan import make_plan, read_plan, stored_evaluate_every, write_plan
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -19,6 +20,8 @@ app = typer.Typer(
 )
 show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
 app.add_typer(show_app, name="show")
+app.command()(cli_rescore.rescore)
+app.command()(cli_rescore.diff)
 
 LONG_PLAN = 40
 
@@ -175,11 +178,12 @@ def show_rows(
     iteration: Iteration,
     prompt: Annotated[str | None, typer.Option(help="all samples of one prompt_id")] = None,
     count: Annotated[int, typer.Option(help="how many of the best and of the worst")] = 3,
+    scores: Annotated[str, typer.Option(help="`scores`, the run's own, or a NAME of `rloo rescore`")] = "scores",
 ) -> None:
     """Prompt, completion, rewards, baseline, advantage, and why each row counted."""
     from pipeline import show
 
-    show.rows(Console(), iteration, prompt, count)
+    show.rows(Console(), iteration, prompt, count, scores)
 
 
 def main(arguments: Any = None) -> None:

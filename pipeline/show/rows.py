@@ -10,7 +10,10 @@ from pipeline.plan import read_plan
 from pipeline.show.text import text
 from stages.common import paths
 from stages.common.errors import StageError
+from stages.common.params_file import load_params
 from stages.common.tables import ADVANTAGES, KEY, PROMPTS, ROLLOUTS, SCORES, read_table
+from stages.compare.sides import folder_of, read_side
+from stages.rescore.selection import OWN
 
 BASELINES = {
     "reinforce": "no baseline",
@@ -26,24 +29,27 @@ BASELINES = {
 }
 
 
-def joined(name: str) -> pl.DataFrame:
-    """Everything known about each row of an iteration, by key."""
-    scores = read_table(paths.scores(name), SCORES, KEY)
+def joined(name: str, tables: str = OWN) -> pl.DataFrame:
+    """Everything known about each row of an iteration, by key; `tables`: the run's own, or a name of `rloo rescore`."""
+    folder = folder_of(tables, name)
+    scores = read_table(folder / "scores.parquet", SCORES, KEY)
     extra = [c for c in scores.columns if "/" in c] + ["kl", "logp_sum", "ref_logp_sum"]
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).select("prompt_id", "prompt")
     return (
         read_table(paths.rollouts(name), ROLLOUTS, KEY)
         .join(scores.select(*KEY, *extra), on=KEY, validate="1:1", maintain_order="left")
-        .join(read_table(paths.advantages(name), ADVANTAGES, KEY), on=KEY, validate="1:1", maintain_order="left")
+        .join(read_table(folder / "advantages.parquet", ADVANTAGES, KEY), on=KEY, validate="1:1", maintain_order="left")
         .join(prompts, on="prompt_id", validate="m:1", maintain_order="left")
     )
 
 
-def rows(console: Console, name: str, prompt_id: str | None, count: int) -> None:
+def rows(console: Console, name: str, prompt_id: str | None, count: int, tables: str = OWN) -> None:
     """Rows of an iteration: all of one prompt, or those with the highest and the lowest advantage."""
     if name not in read_plan().names:  # files of another plan may still lie there, made with other params
         raise StageError(f"{name} is no iteration of pipeline/plan.yaml, which has i0001 to {read_plan().last}")
-    frame = joined(name)
+    if tables != OWN:
+        read_side(tables, name, load_params())  # refused if it is not there, or was made of other rollouts
+    frame = joined(name, tables)
     if prompt_id is not None:
         frame = frame.filter(pl.col("prompt_id") == prompt_id)
         if frame.is_empty():

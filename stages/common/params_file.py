@@ -19,12 +19,16 @@ def parse_params(raw: Any, source: str) -> Params:
     try:
         return Params.model_validate(raw)
     except ValidationError as error:
-        lines = [_describe(source, detail) for detail in error.errors()]
-        raise ParamsError("\n".join(lines)) from None
+        raise ParamsError(problems(error, source)) from None
 
 
-def _describe(source: str, detail: Any) -> str:
-    key = ".".join(str(part) for part in detail["loc"])
+def problems(error: ValidationError, source: str, above: int = 0) -> str:
+    """All that is wrong, a line each, with its key as written in `source`; `above`: outer keys that are not in it."""
+    return "\n".join(_describe(source, detail, above) for detail in error.errors())
+
+
+def _describe(source: str, detail: Any, above: int) -> str:
+    key = ".".join(str(part) for part in detail["loc"][above:])
     if detail["type"] == "extra_forbidden":
         return f"{source}: {key}: no such option; remove it or correct its spelling"
     if detail["type"] == "missing":
@@ -55,8 +59,12 @@ def load_params(path: Path = PARAMS_FILE) -> Params:
     """Read and validate params.yaml."""
     if not path.exists():
         raise ParamsError(f"{path} does not exist; run from the project's folder")
+    return parse_params(read_yaml(path), str(path))
+
+
+def read_yaml(path: Path) -> Any:
+    """The file's contents; a ParamsError if it is no YAML, or no text, or names a key twice."""
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParamsError(f"{path}: not valid YAML: {error}") from None
-    return parse_params(raw, str(path))
