@@ -1,0 +1,1 @@
+"""`rloo check`: everything that can be known before a run, in seconds."""

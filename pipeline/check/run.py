@@ -1,0 +1,83 @@
+"""`rloo check`: is the run that params.yaml describes going to work, and how long will it take?
+
+Options first, then the ordinary stages on few prompts in a folder of their own, then a page of what was found. Nothing
+of the project is changed.
+"""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline.check import current, examine, page, resources
+from pipeline.check.dry_run import DryRun, run
+from pipeline.check.estimate import Line, estimate
+from pipeline.check.findings import Finding, attempt, worst
+from pipeline.check.probe import read_prompts
+from pipeline.check.reduced import reduced
+from pipeline.check.workspace import inside, place, scratch_project, write_params
+from pipeline.plan import Plan, read_plan
+from stages.common import paths
+from stages.common.journal import QUIET_VARIABLE
+from stages.common.params import Params
+from stages.common.params_file import load_params
+from stages.prepare import sources
+
+
+def check(console: Console, prompts: int, *, keep: bool, out: Path | None) -> bool:
+    """Check, print the page, write it to `out`; whether there is no error."""
+    started = time.monotonic()
+    findings: list[Finding] = []
+    plan = attempt(findings, "plan", read_plan)
+    params = attempt(findings, "params", load_params)
+    if params is None:
+        content: list[page.Section] = [("Findings", page.findings(findings))]
+    else:
+        content = dry_run(console, params, plan, findings, prompts, keep=keep)
+    count = {level: sum(one.level == level for one in findings) for level in ("error", "warning")}
+    last = f"{count['error']} errors, {count['warning']} warnings, in {time.monotonic() - started:.1f} s"
+    page.show(console, content, last)
+    if out is not None:
+        page.write(out, content, last)
+    return worst(findings) != "error"
+
+
+def dry_run(
+    console: Console, params: Params, plan: Plan | None, findings: list[Finding], prompts: int, *, keep: bool
+) -> list[page.Section]:
+    """The sections of the page; what goes wrong is among the findings."""
+    free, load = resources.free_memory(params.compute.device), resources.load()
+    found = attempt(findings, "prepare sources", lambda: sources.found(params))
+    reused = current.reusable(params, found) if found is not None else []
+    os.environ[QUIET_VARIABLE] = "1"
+    started = time.monotonic()
+    with scratch_project(keep=keep) as folder, console.status("") as status:
+        for path in reused:
+            place(path, folder / path)
+
+        def say(what: str) -> None:
+            status.update(f"{time.monotonic() - started:5.1f} s  {what}")
+
+        work = DryRun(params, reduced(params, prompts, folder), reused, findings, say)
+        write_params(work.used.model_dump(mode="json"), folder)
+        with inside(folder):
+            run(work)
+            lines = examined(work, plan, free, load)
+            return page.sections(work, lines)
+
+
+def examined(work: DryRun, plan: Plan | None, free: int, load: Finding) -> list[Line]:
+    """Add to the findings what the dry run shows; the lines of the estimate."""
+    examine.examine(work)
+    if work.rollout is not None:
+        work.facts["longest"] = max(map(len, read_prompts("train")["prompt_ids"]))
+        work.findings.append(resources.memory(work, free))
+    work.findings.append(load)
+    if work.params.rollout.dynamic_sampling is not None:
+        work.note("ok", "rollout.dynamic_sampling", "off in the dry run")
+    if plan is None or not work.did("update i0001"):
+        return []
+    work.findings.append(resources.disk(work, plan.iterations, shutil.disk_usage(paths.DATA).free))
+    return estimate(work, plan)
