@@ -1,10 +1,8 @@
 """What earlier commands made that need not be made again: as DVC has it, and as what comes from outside is now."""
 
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dvc.exceptions import DvcException
 from dvc.lock import LockError
@@ -28,25 +26,28 @@ def is_current(stages: Sequence[str]) -> bool:
         return False
 
 
-def same_sources(consumers: Sequence[str], found: dict[str, dict[str, Any]]) -> bool:
-    """Whether what stages take from outside is what it was when `prepare sources` last ran."""
+def same_sources(consumers: Sequence[str], work: Path) -> bool:
+    """Whether what stages take from outside is what it was when `prepare sources` last ran for the project.
+
+    `work`: the folder of the dry run, where it has just run.
+    """
     for consumer in consumers:
         path = paths.SOURCES / f"{consumer}.json"
-        if not path.exists() or json.loads(path.read_text(encoding="utf-8")) != found[consumer]:
+        if not path.exists() or path.read_bytes() != (work / path).read_bytes():
             return False
     return True
 
 
-def reusable(params: Params, found: dict[str, dict[str, Any]]) -> list[Path]:
-    """Files and folders of the project's `data` that the dry run takes as they are."""
-    if not (paths.MODEL_JSON.exists() and same_sources(["model"], found) and is_current(["prepare_model"])):
+def reusable(params: Params, work: Path) -> list[Path]:
+    """Files and folders of the project's `data` that the dry run in `work` takes as they are."""
+    if not (paths.MODEL_JSON.exists() and same_sources(["model"], work) and is_current(["prepare_model"])):
         return []
     made = [paths.BASE, paths.MODEL_JSON]
     if params.sft is not None:
-        if not (same_sources(["prompts", "sft"], found) and is_current(FINE_TUNED)):
+        if not (same_sources(["prompts", "sft"], work) and is_current(FINE_TUNED)):
             return made
         made.append(paths.REFERENCE)
-    return made + [path for name in used_models(params) for path in reward_model(name, found)]
+    return made + [path for name in used_models(params) for path in reward_model(name, work)]
 
 
 def used_models(params: Params) -> list[str]:
@@ -57,8 +58,8 @@ def used_models(params: Params) -> list[str]:
     return sorted(names)
 
 
-def reward_model(name: str, found: dict[str, dict[str, Any]]) -> list[Path]:
+def reward_model(name: str, work: Path) -> list[Path]:
     """The folder of a reward model, if it is what params.yaml asks for."""
     stages = ["prepare_prompts", "sft_policy", f"preferences@{name}", f"reward_model@{name}"]
-    same = same_sources(["prompts", f"preferences/{name}"], found) and is_current(stages)
+    same = same_sources(["prompts", f"preferences/{name}"], work) and is_current(stages)
     return [paths.reward_model(name)] if same else []

@@ -24,13 +24,15 @@ Say = Callable[[str], None]
 
 @dataclass
 class DryRun:
-    """What the stages did, and what was measured beside them. `params` are the project's, `used` those of the run."""
+    """What the stages did, and what was measured beside them. `params` are the project's, `used` those of the run;
+    `reused` is what an earlier command had made.
+    """
 
     params: Params
     used: Params
-    reused: list[Path]
     findings: list[Finding]
     say: Say
+    reused: list[Path] = field(default_factory=list)
     timed: dict[str, Timed] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)  # rewards, and why
     rollout: probe.Rollout | None = None
@@ -40,10 +42,10 @@ class DryRun:
     def did(self, stage: str) -> bool:
         return stage in self.timed
 
-    def stage(self, stage: str, name: str) -> bool:
+    def stage(self, stage: str, name: str, params: Params | None = None) -> bool:
         """Run a stage; whether it came through."""
         self.say(f"{stage} {name}")
-        timed = attempt(self.findings, f"{stage} {name}", partial(run_stage, stage, name, self.used))
+        timed = attempt(self.findings, f"{stage} {name}", partial(run_stage, stage, name, params or self.used))
         if timed is not None:
             self.timed[f"{stage} {name}"] = timed
         return timed is not None
@@ -55,12 +57,13 @@ class DryRun:
 def run(work: DryRun) -> None:
     """All stages of the first iteration. The working folder is the one made for it."""
     model = paths.BASE in work.reused or work.stage("prepare", "model")
-    if model:
-        prompts = work.stage("prepare", "prompts")
-    else:
+    prompts = model and work.stage("prepare", "prompts")
+    if not model:
         work.note("warning", "prepare prompts", "not checked: rendering needs the model's tokenizer")
     work.say("reward functions")
-    wrong = functions.check_each(work.used, work.findings)
+    wrong = functions.check_each(work.params, work.findings)
+    if model and prompts and not wrong:
+        work.stage("prepare", "options", work.params)
     sampled = model and start(work) and prompts and work.stage("rollout", FIRST)
     if sampled and attempt(work.findings, "rollout", partial(measure, work)) and choose_rewards(work, wrong):
         train(work)

@@ -1,34 +1,26 @@
 """What the tables and files of the dry run say."""
 
-import json
 import math
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import polars as pl
 
+from pipeline.check import prepared
 from pipeline.check.dry_run import FIRST, DryRun
-from pipeline.check.findings import Finding, Level
+from pipeline.check.findings import Finding, Level, attempt
 from pipeline.check.probe import tolerance
 from stages.common import paths
 from stages.common.params import Params
-from stages.common.policy import load_tokenizer
-from stages.rollout.stopping import stop_ids
 
 CUT_OFF = 0.5
 KL_AT_START = 1e-3  # nats per token
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a stage; empty if it is not there."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return content
-
-
 def examine(work: DryRun) -> None:
     """Add what every stage that ran has shown to the findings."""
+    work.findings += [*prepared.model(), *prepared.prompts()]
     if work.did("prepare policy"):
-        work.findings += [stopping(work.params), *generation_config(work.params)]
+        work.findings += attempt(work.findings, "rollout.stop_tokens", partial(prepared.stopping, work.params)) or []
     if work.passes is not None:
         work.findings += rollouts(work)
     if work.did(f"score {FIRST}"):
@@ -37,35 +29,6 @@ def examine(work: DryRun) -> None:
         work.findings += [signal(work), reward_range(work.params)]
     if work.did(f"update {FIRST}"):
         work.findings += [step(), trained(work)]
-
-
-def stopping(params: Params) -> Finding:
-    """Which tokens end an answer."""
-    tokenizer = load_tokenizer()
-    ids = sorted(stop_ids(tokenizer, params.rollout))
-    shown = ", ".join(f"{tokenizer.convert_ids_to_tokens(one)} ({one})" for one in ids)
-    return Finding("ok", "rollout.stop_tokens", f"an answer ends with {shown}")
-
-
-def generation_config(params: Params) -> list[Finding]:
-    """What the checkpoint says about sampling, none of which is used; and ends of sequence that params.yaml lacks."""
-    content = read_json(paths.REFERENCE / "generation_config.json")
-    place, ends = "generation_config.json", content.get("eos_token_id")
-    ignored = {
-        k: v for k, v in content.items() if k in ("temperature", "top_k", "top_p", "max_new_tokens", "do_sample")
-    }
-    found = []
-    if ignored:
-        said = ", ".join(f"{key} {value}" for key, value in ignored.items())
-        found.append(Finding("ok", place, f"not used: {said}; params.yaml says how answers are sampled"))
-    tokenizer = load_tokenizer()
-    ids = {ends} if isinstance(ends, int) else set(ends or ())
-    more = sorted(ids - stop_ids(tokenizer, params.rollout))
-    if more:
-        tokens = ", ".join(f"{tokenizer.convert_ids_to_tokens(one)} ({one})" for one in more)
-        text = f"the checkpoint ends a sequence with {tokens}, too; name them in rollout.stop_tokens if they should"
-        found.append(Finding("warning", place, text))
-    return found
 
 
 def rollouts(work: DryRun) -> list[Finding]:

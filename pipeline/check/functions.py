@@ -1,19 +1,15 @@
 """Every function that params.yaml names, each by itself: a broken one does not hide the next."""
 
 import ast
-import inspect
 import os
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from pipeline.check.findings import Finding, attempt
-from stages.common import paths
 from stages.common.params import Evaluate, Params, Reward
-from stages.score.rewards import check_functions
+from stages.score import rewards
 
 
 def alone(params: Params) -> dict[str, Params]:
@@ -21,7 +17,13 @@ def alone(params: Params) -> dict[str, Params]:
     score, evaluate, sft = params.score, params.evaluate, params.sft
     quiet = evaluate.model_copy(update={"rewards": {}, "parts": None})
     none = params.model_copy(
-        update={"score": score.model_copy(update={"rewards": {}}), "evaluate": quiet, "judge": None, "sft": None}
+        update={
+            "score": score.model_copy(update={"rewards": {}}),
+            "evaluate": quiet,
+            "judge": None,
+            "sft": None,
+            "reward_models": {},
+        }
     )
 
     def evaluated(**update: Any) -> dict[str, Evaluate]:
@@ -39,6 +41,9 @@ def alone(params: Params) -> dict[str, Params]:
         one["judge.function"] = {"judge": params.judge}
     if sft is not None and sft.best_of is not None and sft.best_of.gold is not None:
         one["sft.best_of.gold"] = {"sft": sft}
+    for name, model in params.reward_models.items():
+        if model.preferences is not None and model.preferences.sampled is not None:
+            one[f"reward_models.{name}.preferences.sampled.gold"] = {"reward_models": {name: model}}
     return {place: none.model_copy(update=update) for place, update in one.items()}
 
 
@@ -53,22 +58,17 @@ def check_each(params: Params, findings: list[Finding]) -> set[str]:
 
 
 def _checked(params: Params) -> bool:
-    takes_columns = len(inspect.signature(check_functions).parameters) > 1
-    given: tuple[Any, ...] = (params, _columns()) if takes_columns else (params,)
-    check_functions(*given)
+    columns_of: Any = getattr(rewards, "columns_of", None)
+    given: tuple[Any, ...] = (params,) if columns_of is None else (params, columns_of())
+    rewards.check_functions(*given)
     return True
-
-
-def _columns() -> list[str] | None:
-    """Names of the prompts' columns; None if there are no prompts."""
-    return list(pl.read_parquet_schema(paths.PROMPTS)) if paths.PROMPTS.exists() else None
 
 
 def key_variables(params: Params) -> dict[str, str]:
     """By place: the environment variables that hold keys of endpoints."""
     found: dict[str, str] = {}
-    for section, rewards in (("score", params.score.rewards), ("evaluate", params.evaluate.rewards)):
-        for name, reward in rewards.items():
+    for section, named in (("score", params.score.rewards), ("evaluate", params.evaluate.rewards)):
+        for name, reward in named.items():
             variable = reward.arguments.get("key_variable")
             if isinstance(variable, str):
                 found[f"{section}.rewards.{name}.arguments.key_variable"] = variable

@@ -13,14 +13,15 @@ from rich.text import Text
 from pipeline.check import functions
 from pipeline.check.dry_run import FIRST, DryRun
 from pipeline.check.estimate import Line, not_estimated
-from pipeline.check.examine import read_json
 from pipeline.check.findings import Finding
-from pipeline.check.samples import samples
+from pipeline.check.json_file import read_json
+from pipeline.check.samples import samples, visible
 from stages.common import paths
 from stages.common.tables import PROMPTS
 
 WIDTH = 110
 MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "bold red")}
+SPLITS = ("train", "heldout")
 Section = tuple[str, RenderableType]
 
 
@@ -75,18 +76,31 @@ def prompts() -> RenderableType | None:
         return None
     table = pl.read_parquet(paths.PROMPTS)
     rows: dict[str, Any] = {}
-    for split in ("train", "heldout"):
+    for split in SPLITS:
         lengths = table.filter(split=split)["prompt_ids"].list.len()
         if not lengths.is_empty():
             ordered = sorted(lengths)
             middle, longest = ordered[len(ordered) // 2], ordered[-1]
             rows[split] = f"{len(ordered):,} prompts; tokens: median {middle}, longest {longest}"
-    rows["columns"] = ", ".join(name for name in table.columns if name not in PROMPTS)
-    shown = {"example", "examples", "prompts"}
-    rows |= {k.replace("_", " "): v for k, v in read_json(paths.PROMPTS_JSON).items() if k not in shown}
-    example = table.filter(split="train").head(1)["prompt_text"].to_list()
-    text = Text(example[0].replace("\r", "\\r") if example else "")
-    return Group(facts(rows), Text("\nAs the model reads one:", style="bold"), text)
+    rows["columns"] = ", ".join(f"{name} {kind}" for name, kind in table.schema.items() if name not in PROMPTS)
+    told = {"source", "limit", "longest", "conversations", "duplicates", "notes"}
+    found = read_json(paths.PROMPTS_JSON)
+    rows |= {name: value for name, value in found.items() if name in told}
+    rows["dropped"] = len(found.get("dropped") or ())
+    return Group(facts(rows), *(part for split in SPLITS for part in example(table, split)))
+
+
+def example(table: pl.DataFrame, split: str) -> list[RenderableType]:
+    """The first prompt of a split, as text with its special tokens."""
+    rows = table.filter(split=split).head(1).to_dicts()
+    return [
+        part
+        for row in rows
+        for part in (
+            Text(f"\n{row['prompt_id']} as the model reads it, {len(row['prompt_ids'])} tokens:", style="bold"),
+            Text("\n".join(f"  {line}" for line in visible(row["prompt_text"]).split("\n"))),
+        )
+    ]
 
 
 def rewards(work: DryRun) -> RenderableType:

@@ -11,8 +11,13 @@ from stages.common.params_file import parse_params
 A_NAME = re.compile(r"[^./]")
 
 
-def reduced(params: Params, prompts: int, folder: Path) -> Params:
-    """K, lengths, temperature, estimator, objective, KL and critic stay. `folder` is where the dry run works.
+def rooted(params: Params, folder: Path) -> Params:
+    """The same, with paths that are right from inside `folder`, where the dry run works."""
+    return Params.model_validate(_rooted(params.model_dump(), Path.cwd(), folder))
+
+
+def reduced(params: Params, prompts: int) -> Params:
+    """K, lengths, temperature, estimator, objective, KL and critic stay.
 
     Any share of failed rows goes through: the check itself says what failed, and whether the run would stop.
     """
@@ -26,7 +31,7 @@ def reduced(params: Params, prompts: int, folder: Path) -> Params:
     content = params.model_dump()
     for section, options in update.items():
         content[section] |= options
-    return Params.model_validate(_rooted(content, Path.cwd(), folder))
+    return Params.model_validate(content)
 
 
 def with_rewards(params: Params, rewards: dict[str, Reward]) -> Params:

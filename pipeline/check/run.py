@@ -9,6 +9,7 @@ import shutil
 import time
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from pipeline.check import current, examine, page, resources
@@ -16,19 +17,17 @@ from pipeline.check.dry_run import DryRun, run
 from pipeline.check.estimate import Line, estimate
 from pipeline.check.findings import Finding, attempt, worst
 from pipeline.check.probe import read_prompts
-from pipeline.check.reduced import reduced
+from pipeline.check.reduced import reduced, rooted
 from pipeline.check.workspace import inside, place, scratch_project, write_params
 from pipeline.plan import Plan, read_plan
 from stages.common import paths
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
 from stages.common.params_file import load_params
-from stages.prepare import sources
 
 
 def check(console: Console, prompts: int, *, keep: bool, out: Path | None) -> bool:
     """Check, print the page, write it to `out`; whether there is no error."""
-    started = time.monotonic()
     findings: list[Finding] = []
     plan = attempt(findings, "plan", read_plan)
     params = attempt(findings, "params", load_params)
@@ -37,7 +36,7 @@ def check(console: Console, prompts: int, *, keep: bool, out: Path | None) -> bo
     else:
         content = dry_run(console, params, plan, findings, prompts, keep=keep)
     count = {level: sum(one.level == level for one in findings) for level in ("error", "warning")}
-    last = f"{count['error']} errors, {count['warning']} warnings, in {time.monotonic() - started:.1f} s"
+    last = f"{count['error']} errors, {count['warning']} warnings, in {seconds():.1f} s"
     page.show(console, content, last)
     if out is not None:
         page.write(out, content, last)
@@ -49,23 +48,35 @@ def dry_run(
 ) -> list[page.Section]:
     """The sections of the page; what goes wrong is among the findings."""
     free, load = resources.free_memory(params.compute.device), resources.load()
-    found = attempt(findings, "prepare sources", lambda: sources.found(params))
-    reused = current.reusable(params, found) if found is not None else []
     os.environ[QUIET_VARIABLE] = "1"
-    started = time.monotonic()
     with scratch_project(keep=keep) as folder, console.status("") as status:
-        for path in reused:
-            place(path, folder / path)
 
         def say(what: str) -> None:
-            status.update(f"{time.monotonic() - started:5.1f} s  {what}")
+            status.update(f"{seconds():5.1f} s  {what}")
 
-        work = DryRun(params, reduced(params, prompts, folder), reused, findings, say)
+        there = rooted(params, folder)
+        work = DryRun(there, reduced(there, prompts), findings, say)
         write_params(work.used.model_dump(mode="json"), folder)
         with inside(folder):
+            known = work.stage("prepare", "sources", there)
+        if known:
+            link_reusable(work, folder)
+        with inside(folder):
             run(work)
-            lines = examined(work, plan, free, load)
-            return page.sections(work, lines)
+            return page.sections(work, examined(work, plan, free, load))
+
+
+def link_reusable(work: DryRun, folder: Path) -> None:
+    """Link what the project has made already and what is what params.yaml asks for now."""
+    work.say("what is there already")
+    work.reused = current.reusable(work.params, folder)
+    for path in work.reused:
+        place(path, folder / path)
+
+
+def seconds() -> float:
+    """Since this process was started: what a user waits for, imports included."""
+    return time.time() - float(psutil.Process().create_time())
 
 
 def examined(work: DryRun, plan: Plan | None, free: int, load: Finding) -> list[Line]:

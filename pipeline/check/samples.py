@@ -53,7 +53,13 @@ def _reward(name: str, row: dict[str, Any]) -> str:
     return f"{name} {row[f'status/{name}'] if value is None else format(value, '.3g')}"
 
 
+def visible(text: str, *, lines: bool = True) -> str:
+    """Control characters as escapes; breaks of lines as they are, if `lines`."""
+    kept = "\n" if lines else ""
+    return "".join(one if one.isprintable() or one in kept else repr(one)[1:-1] for one in text)
+
+
 def short(text: str) -> str:
     """One line, and not too long; control characters made visible."""
-    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    shown = visible(text, lines=False)
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]} ..."
