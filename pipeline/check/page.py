@@ -28,7 +28,7 @@ Section = tuple[str, RenderableType]
 def facts(rows: dict[str, Any]) -> Table:
     """Names and values; lists and dicts of a stage's JSON as text."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", min_width=18)
+    table.add_column(style="bold", min_width=10)
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(name, Text(_said(value)))

@@ -89,12 +89,10 @@ def disk(work: DryRun, iterations: int, free: int) -> Finding:
     return Finding("warning", "disk", f"{text}; make room, plan fewer iterations, or take policy.method lora")
 
 
-def load() -> Finding:
+def load(threads: int) -> Finding:
     """Whether others compute here: what was measured is then no measure of the run."""
     cores, busy = available_cores(), os.getloadavg()[0]
-    text = (
-        f"{cores} cores, load {busy:.1f} in the minute before the check, torch uses {torch.get_num_threads()} threads"
-    )
+    text = f"{cores} cores, load {busy:.1f} in the minute before the check, torch uses {threads} threads"
     if busy > BUSY * cores:
         return Finding("warning", "load", f"{text}: other work slows this down, and the estimate is too high")
     return Finding("ok", "load", text)

@@ -21,6 +21,7 @@ from pipeline.check.reduced import reduced, rooted
 from pipeline.check.workspace import inside, place, scratch_project, write_params
 from pipeline.plan import Plan, read_plan
 from stages.common import paths
+from stages.common.device import available_cores
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
 from stages.common.params_file import load_params
@@ -47,7 +48,7 @@ def dry_run(
     console: Console, params: Params, plan: Plan | None, findings: list[Finding], prompts: int, *, keep: bool
 ) -> list[page.Section]:
     """The sections of the page; what goes wrong is among the findings."""
-    free, load = resources.free_memory(params.compute.device), resources.load()
+    free, load = resources.free_memory(params.compute.device), resources.load(threads(params))
     os.environ[QUIET_VARIABLE] = "1"
     with scratch_project(keep=keep) as folder, console.status("") as status:
 
@@ -72,6 +73,10 @@ def link_reusable(work: DryRun, folder: Path) -> None:
     work.reused = current.reusable(work.params, folder)
     for path in work.reused:
         place(path, folder / path)
+
+
+def threads(params: Params) -> int:
+    return available_cores() if params.compute.threads == "auto" else params.compute.threads
 
 
 def seconds() -> float:
