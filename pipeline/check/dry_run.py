@@ -3,6 +3,7 @@
 What does not need what failed is tried all the same, so that one run tells all that is wrong.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +20,7 @@ from stages.common.params import Params
 from stages.entry import models_of
 
 FIRST = "i0001"
+NAMED = re.compile(r"(score\.rewards\.\w+)")  # the reward that a message of the score stage begins with
 Say = Callable[[str], None]
 
 
@@ -106,7 +108,7 @@ def measure(work: DryRun) -> bool:
 
 
 def choose_rewards(work: DryRun, wrong: set[str]) -> bool:
-    """Leave out what cannot score yet; whether any reward is left."""
+    """Leave out what cannot score yet, or is `wrong` (places in params.yaml); whether any reward is left."""
     rewards = work.used.score.rewards
     absent = [name for name in used_models(work.used) if paths.reward_model(name) not in work.reused]
     for name, reward in rewards.items():
@@ -117,12 +119,16 @@ def choose_rewards(work: DryRun, wrong: set[str]) -> bool:
             work.note("warning", f"score.rewards.{name}", f"left out: {work.left_out[name]}")
     left = {name: reward for name, reward in rewards.items() if name not in work.left_out}
     if not left:
-        work.note("warning", f"score {FIRST}", "not run: no reward can be had yet, and without one there is no loss")
-    elif work.left_out:
+        work.note("warning", f"score {FIRST}", "not run: no reward can be had, and without one there is no loss")
+    elif len(left) < len(rewards):
         work.used = with_rewards(work.used, left)
     return bool(left)
 
 
 def train(work: DryRun) -> None:
-    """From rewards to a step of the optimizer."""
-    all(work.stage(stage, FIRST) for stage in ("score", "advantage", "update"))
+    """From rewards to a step of the optimizer. A function that fails as a whole does not hide what follows."""
+    while not work.stage("score", FIRST):
+        failed = NAMED.match(work.findings[-1].text)
+        if failed is None or not choose_rewards(work, {failed[1]}):
+            return
+    all(work.stage(stage, FIRST) for stage in ("advantage", "update"))

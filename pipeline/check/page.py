@@ -1,5 +1,6 @@
 """The page that `rloo check` prints: what was found, in sections, for a terminal of 100 columns or more."""
 
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -21,6 +22,7 @@ from stages.common.tables import PROMPTS
 
 WIDTH = 110
 MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("ERROR", "bold red")}
+HASH = re.compile(r"[0-9a-f]{32,}")
 SPLITS = ("train", "heldout")
 Section = tuple[str, RenderableType]
 
@@ -36,8 +38,12 @@ def facts(rows: dict[str, Any]) -> Table:
 
 
 def _said(value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_said(one)}" for key, one in value.items())
+    if isinstance(value, str) and HASH.fullmatch(value):
+        return value[:12]
     if isinstance(value, list):
         return "; ".join(map(_said, value)) or "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -40,8 +40,10 @@ def prompts() -> list[Finding]:
     golden: dict[str, Any] = content.get("golden") or {}
     if golden:
         found.append(golden_answers(golden))
-    if content.get("duplicates"):
-        text = f"{content['duplicates']} training prompts repeat another one; each is a prompt of its own"
+    duplicates = content.get("duplicates") or 0
+    repeated = sum(duplicates.values()) if isinstance(duplicates, dict) else duplicates
+    if repeated:
+        text = f"{repeated} prompts repeat another one; each is a prompt of its own"
         found.append(Finding("ok", "prepare.prompts", text))
     return found
 
@@ -80,7 +82,8 @@ def ends_of_model() -> set[int]:
     return found
 
 
-def some(items: list[Any]) -> str:
+def some(found: list[Any] | dict[str, Any]) -> str:
     """The first few, and how many more there are."""
+    items = [f"{name} {value}" for name, value in found.items()] if isinstance(found, dict) else found
     more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
     return ", ".join(map(str, items[:SHOWN])) + more

@@ -36,8 +36,9 @@ def check(console: Console, prompts: int, *, keep: bool, out: Path | None) -> bo
         content: list[page.Section] = [("Findings", page.findings(findings))]
     else:
         content = dry_run(console, params, plan, findings, prompts, keep=keep)
-    count = {level: sum(one.level == level for one in findings) for level in ("error", "warning")}
-    last = f"{count['error']} errors, {count['warning']} warnings, in {seconds():.1f} s"
+    last = f"{counted(findings, 'error')}, {counted(findings, 'warning')}, in {seconds():.1f} s"
+    if worst(findings) == "error" and not keep:
+        last += "; `--keep` leaves the dry run's files, logs of reward functions among them, in data/check"
     page.show(console, content, last)
     if out is not None:
         page.write(out, content, last)
@@ -65,6 +66,11 @@ def dry_run(
         with inside(folder):
             run(work)
             return page.sections(work, examined(work, plan, free, load))
+
+
+def counted(findings: list[Finding], level: str) -> str:
+    count = sum(one.level == level for one in findings)
+    return f"{count} {level}{'' if count == 1 else 's'}"
 
 
 def link_reusable(work: DryRun, folder: Path) -> None:
