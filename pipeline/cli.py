@@ -67,6 +67,19 @@ def train(
 
 
 @app.command()
+def check(
+    prompts: Annotated[int, typer.Option(min=1, help="prompts of the dry run")] = 2,
+    keep: Annotated[bool, typer.Option("--keep", help="keep the dry run's files, in data/check")] = False,
+    out: Annotated[Path | None, typer.Option(help="write the page to this file, too; .md for Markdown")] = None,
+) -> None:
+    """Check model, prompts, rewards and loss on a few prompts, and estimate how long the run takes."""
+    from pipeline.check.run import check as run
+
+    if not run(Console(), prompts, keep=keep, out=out):
+        raise typer.Exit(1)
+
+
+@app.command()
 def compare(
     iteration: Annotated[str | None, typer.Argument(help="such as i0003; the last of the plan if not given")] = None,
     estimators: Annotated[str, typer.Option(help="names, separated by commas")] = "rloo,reinforce,grpo,dr_grpo,raft",

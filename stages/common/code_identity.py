@@ -48,7 +48,8 @@ def _module(name: str) -> dict[str, str]:
     if spec is None:
         raise CodeError(f"no module {top!r} here; give an importable module:function, or path/to/file.py:function")
     file = Path(spec.origin or next(iter(spec.submodule_search_locations or ["/"]))).resolve()
-    if "site-packages" not in file.parts and file.is_relative_to(Path.cwd()):
+    project = Path("stages").resolve().parent  # also from a folder whose `stages` is a link to the project's
+    if "site-packages" not in file.parts and file.is_relative_to(project):
         folder = file if file.is_dir() else file.parent
         package = file.is_dir() or file.name == "__init__.py"
         return {"code": top, "sha256": hash_of(sorted(folder.rglob("*.py")) if package else [file], folder)}

@@ -33,6 +33,20 @@ def test_a_module_of_the_project_is_its_top_level_package(tmp_path, monkeypatch)
     assert code_identity(spec) != first
 
 
+def test_a_module_is_the_projects_also_where_the_folder_is_made_of_links(tmp_path, monkeypatch):
+    project, other = tmp_path / "project", tmp_path / "other"
+    (project / "stages").mkdir(parents=True)
+    (project / "own_rewards_of_links.py").write_text("x = 1")
+    monkeypatch.syspath_prepend(str(project))
+    monkeypatch.chdir(project)
+    there = code_identity("own_rewards_of_links:f")
+    other.mkdir()
+    (other / "stages").symlink_to(project / "stages")
+    monkeypatch.chdir(other)
+    assert code_identity("own_rewards_of_links:f") == there
+    assert "sha256" in there
+
+
 def test_an_installed_module_is_its_version():
     assert code_identity("numpy:mean").keys() == {"code", "version"}
 
