@@ -23,7 +23,7 @@ from stages.rollout.sampler import Request, sample
 from stages.score.kl import add_kl
 from stages.score.model_reward import all_rewards
 from stages.score.rewards import call, check_functions, load_function, reward_inputs
-from stages.score.run import add_reference
+from stages.score.run import add_reference, no_reference
 
 
 def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
@@ -118,12 +118,22 @@ def _reward_columns(table: pl.DataFrame) -> list[str]:
     return [name for name in table.columns if name.startswith("reward/")]
 
 
+def measures_kl(params: Params) -> bool:
+    """By `evaluate.kl`; auto: where the KL is penalised, and a reference is there for it."""
+    wanted = params.evaluate.kl
+    return params.score.kl.beta > 0 if wanted == "auto" else wanted
+
+
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "heldout")
     check_functions(params)
     rows = generate(name, prompts, params, models, journal)
     temperature = params.evaluate.temperature or 1.0  # greedy answers have log-probs at temperature 1
-    referenced = add_kl(add_reference(rows, models, temperature, params.score.pack_tokens, journal))
+    if measures_kl(params):
+        rows = add_reference(rows, models, temperature, params.score.pack_tokens, journal)
+    else:
+        rows = no_reference(rows)
+    referenced = add_kl(rows)
     scored = referenced.hstack(rewards_of(rows, models, params))
     schema = {**GENERATIONS, **reward_schema([*params.score.rewards, *params.evaluate.rewards])}
     table = scored.with_columns(part_column(rows, params))

@@ -9,7 +9,7 @@ from jinja2 import TemplateError
 from stages.common.chat import render, render_turns, tokenize
 from stages.common.params import Rollout
 from stages.preferences.shapes import RawPair, ShapeError, Turn
-from stages.rollout.stopping import stop_ids
+from stages.rollout.stopping import end_id, stop_ids
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,9 @@ class Reader:
 
 def reader_of(tokenizer: Any, config: Any, rollout: Rollout, system: str | None) -> Reader:
     """The end of an answer is the first of `rollout.stop_tokens`; if that is null, the tokenizer's end of sequence."""
-    stops = stop_ids(tokenizer, rollout)
-    end = tokenizer.eos_token_id if rollout.stop_tokens is None else tokenizer.get_vocab()[rollout.stop_tokens[0]]
+    stops, end = stop_ids(tokenizer, rollout), end_id(tokenizer, rollout)
     positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return Reader(tokenizer, system, int(end), stops, positions)
+    return Reader(tokenizer, system, end, stops, positions)
 
 
 def view(turns: Iterable[Turn]) -> str:

@@ -61,9 +61,7 @@ def of_file(name: str | None, option: str, hashes: Hashes) -> Found:
     if name is None:
         return {}
     if not Path(name).is_file():
-        raise ParamsError(
-            f"params.yaml: {option} = {name!r}: no such file; paths are relative to the project's folder"
-        )
+        raise ParamsError(f"params.yaml: {option} = {name!r}: no such file; paths are relative to the project's folder")
     return {option: hashes.file(Path(name))}
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 from jinja2 import TemplateError
-from transformers import AutoConfig
 
 from stages.common.chat import A_FIXED_DAY, render, tokenize
+from stages.common.model_folder import load_config
 from stages.common.params import Params
 from stages.common.paths import BASE
 from stages.common.tables import DEMONSTRATIONS
-from stages.rollout.stopping import stop_ids
+from stages.rollout.stopping import end_id, stop_ids
 from stages.sft.records import Record
 from stages.sft.shapes import Demonstration, Turn
 
@@ -31,11 +31,10 @@ class Rendering:
 
 def rendering_of(params: Params, tokenizer: Any) -> Rendering:
     """An answer ends with the first of `rollout.stop_tokens`, or the tokenizer's own end-of-sequence token."""
-    stops, tokens = stop_ids(tokenizer, params.rollout), params.rollout.stop_tokens
-    end_id = tokenizer.eos_token_id if tokens is None else tokenizer.convert_tokens_to_ids(tokens[0])
-    config = AutoConfig.from_pretrained(BASE, local_files_only=True).get_text_config()
+    stops, end = stop_ids(tokenizer, params.rollout, BASE), end_id(tokenizer, params.rollout, BASE)
+    config = load_config(BASE).get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
-    return Rendering(tokenizer, params.prepare.prompts.system, int(end_id), stops, positions)
+    return Rendering(tokenizer, params.prepare.prompts.system, end, stops, positions)
 
 
 def tokenized(demonstrations: Sequence[Demonstration], rendering: Rendering) -> pl.DataFrame:
