@@ -118,18 +118,12 @@ def _reward_columns(table: pl.DataFrame) -> list[str]:
     return [name for name in table.columns if name.startswith("reward/")]
 
 
-def measures_kl(params: Params) -> bool:
-    """By `evaluate.kl`; auto: where the KL is penalised, and a reference is there for it."""
-    wanted = params.evaluate.kl
-    return params.score.kl.beta > 0 if wanted == "auto" else wanted
-
-
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "heldout")
     check_functions(params)
     rows = generate(name, prompts, params, models, journal)
     temperature = params.evaluate.temperature or 1.0  # greedy answers have log-probs at temperature 1
-    if measures_kl(params):
+    if params.evaluate.measures_kl(params.score.kl.beta):
         rows = add_reference(rows, models, temperature, params.score.pack_tokens, journal)
     else:
         rows = no_reference(rows)

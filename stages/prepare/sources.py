@@ -31,7 +31,11 @@ def found(params: Params, hashes: Hashes) -> dict[str, Found]:
         "prompts": of_prompts(prepare.prompts, hashes),
         "sft": of_sft(params.sft, params, hashes) if params.sft else {},
         "score": of_rewards(params.score.rewards, "score.rewards"),
-        "evaluate": of_rewards(evaluate.rewards, "evaluate.rewards") | of_code({"evaluate.parts": evaluate.parts}),
+        "evaluate": {
+            **of_rewards(evaluate.rewards, "evaluate.rewards"),
+            **of_code({"evaluate.parts": evaluate.parts}),
+            "measures_kl": evaluate.measures_kl(params.score.kl.beta),  # all that an evaluation has to do with beta
+        },
         "judge": of_code({"judge.function": judge.function}) if judge else {},
         **{
             f"preferences/{name}": of_reward_model(settings, f"reward_models.{name}", hashes)
