@@ -79,7 +79,7 @@ def check_sha256(path: Path, expected: str | None) -> str | None:
     """Refuse another file than the one that params.yaml names; returns what to say if it names none."""
     found = file_sha256(path)
     if expected is None:
-        return f"params.yaml: sft.sha256 is null, so that DVC will not see when {path} changes; it now is {found}"
+        return f"params.yaml: sft.sha256 is null, so that any {path} is taken; it now is {found}"
     if found != expected:
         raise StageError(
             f"params.yaml: sft.sha256: {path} has {found}, expected {expected}; correct it if the change is meant"
