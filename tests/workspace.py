@@ -142,7 +142,7 @@ class Workspace:
     def computed_since(self, before: dict[str, float]) -> set[str]:
         """Stages that were computed, apart from the one that always is."""
         changed = {stage for stage, start in self.starts().items() if before.get(stage) != start}
-        return changed - {"sources prepare", "prepare sources"}
+        return changed - {"prepare sources"}
 
     def nothing_to_do(self, output: str) -> bool:
         """Whether `dvc repro` found every stage unchanged, but for the one that always runs."""
