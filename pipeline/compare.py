@@ -51,8 +51,10 @@ def check_names(names: Sequence[str], params: Params, scores: pl.DataFrame) -> N
 def check_scores_belong(scores: pl.DataFrame, name: str, params: Params) -> None:
     """Refuse scores that were made with another KL penalty than params.yaml has: a comparison would mix the two."""
     kl = params.score.kl
-    expected = pl.col("task_reward") - kl.beta_in("reward") * pl.col("kl")
-    if scores.filter((pl.col("score") - expected).abs() > SCORE_TOLERANCE).height:
+    beta = kl.beta_in("reward")
+    expected = pl.col("task_reward") - (beta * pl.col("kl") if beta else 0.0)
+    without = kl.beta > 0 and scores["kl"].null_count() > 0  # made with beta 0: there was no reference
+    if without or scores.filter((pl.col("score") - expected).abs() > SCORE_TOLERANCE).height:
         raise StageError(
             f"{paths.scores(name)} was made with another penalty than score.kl in params.yaml (beta {kl.beta}, "
             f"placement {kl.placement}): set it back, or bring the scores up to date with `dvc repro score@{name}`"

@@ -15,6 +15,8 @@ from dvc.repo import Repo
 from stages.common.errors import StageError
 from stages.common.journal import read_journal
 
+ALWAYS_RUN = "prepare_sources"  # `always_changed` in dvc.yaml: that it is computed says nothing
+
 Outcome = Literal["computed", "restored", "unchanged"]
 
 

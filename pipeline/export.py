@@ -27,6 +27,8 @@ def export(name: str, target: Path) -> None:
         model = Models(Runtime(torch.device("cpu"), torch.float32)).policy(folder).merge_and_unload()
         model.save_pretrained(scratch)
         load_tokenizer().save_pretrained(scratch)
+        for code in paths.REFERENCE.glob("*.py"):  # of a model that brings its own
+            shutil.copyfile(code, scratch / code.name)
     else:
         shutil.copytree(folder, scratch)
     scratch.rename(target)

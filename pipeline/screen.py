@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from pipeline.door import Outcome, StageId
+from pipeline.door import ALWAYS_RUN, Outcome, StageId
 from pipeline.follow import followed
 from pipeline.show.offline import how_trained
 from stages.common import paths
@@ -76,7 +76,11 @@ class Screen:
             self.progress.update(self.run, completed=number + 1)
 
     def finished(self, stage: StageId, outcome: Outcome) -> None:
-        """Stages that were computed speak through their iteration's line; the others are counted."""
+        """Stages that were computed speak through their iteration's line; the others are counted. Looking at users'
+        files is done each time, and is neither.
+        """
+        if stage.dvc_name == ALWAYS_RUN:
+            return
         if outcome == "computed":
             seconds = seconds_of(stage.stage, stage.name)
             if stage.stage in ("prepare", "sft", "preferences", "reward_model", "offline", "history"):
@@ -88,9 +92,10 @@ class Screen:
     def iteration(self, name: str) -> None:
         row = training_row(name, read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)))
         reward = "none " if row["reward"] is None else f"{row['reward']:.3f}"
+        kl = f"{'-':>6}" if row["kl"] is None else f"{row['kl']:6.3f}"
         seconds = sum(seconds_of(stage, name) or 0.0 for stage in ("rollout", "score", "advantage", "update"))
         self.console.print(
-            f"{name}  reward {reward}  KL {row['kl']:6.3f}  length "
+            f"{name}  reward {reward}  KL {kl}  length "
             f"{row['completions/mean_length']:5.1f}  cut off {row['completions/clipped_ratio']:4.0%}  "
             f"mixed groups {row['groups/mixed']:4.0%}  grad {row['grad_norm']:6.3f}  {seconds:5.1f} s"
         )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -139,7 +140,15 @@ class Workspace:
         }
 
     def computed_since(self, before: dict[str, float]) -> set[str]:
-        return {stage for stage, start in self.starts().items() if before.get(stage) != start}
+        """Stages that were computed, apart from the one that always is."""
+        changed = {stage for stage, start in self.starts().items() if before.get(stage) != start}
+        return changed - {"prepare sources"}
+
+    def nothing_to_do(self, output: str) -> bool:
+        """Whether `dvc repro` found every stage unchanged, but for the one that always runs."""
+        ran = re.findall(r"Running stage '(.*)'", output) + re.findall(r"Stage '(.*)' is cached", output)
+        unchanged = re.findall(r"Stage '(.*)' didn't change, skipping", output)
+        return ran == ["prepare_sources"] and {*unchanged, *ran} == set(self.lock())
 
     def plan(self, iterations: int, evaluate_every: int = 2) -> None:
         self.run("rloo", "plan", str(iterations), "--evaluate-every", str(evaluate_every))

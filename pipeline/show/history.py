@@ -100,5 +100,5 @@ def _columns(console: Console, frame: pl.DataFrame, columns: dict[str, str], tit
     for name in shown.values():
         table.add_column(name, justify="right", overflow="fold")
     for row in frame.select(list(shown)).rows():
-        table.add_row(*map(text, row))
+        table.add_row(*("-" if value is None else text(value) for value in row))
     console.print(table)

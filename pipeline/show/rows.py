@@ -84,6 +84,11 @@ def _score(row: dict[str, Any]) -> str:
     return reward if row["score"] == row["task_reward"] else f"{reward} - beta * KL"
 
 
+def _kl(row: dict[str, Any]) -> str:
+    """Of a run with beta 0 there is none."""
+    return "-" if row["kl"] is None else f"{row['kl']:.4f} = {row['logp_sum']:.4f} - {row['ref_logp_sum']:.4f}"
+
+
 def _drawn(row: dict[str, Any]) -> str:
     return "greedy" if row["seed"] is None else f"seed {row['seed']}"
 
@@ -106,7 +111,7 @@ def _row(console: Console, row: dict[str, Any]) -> None:
             for k, v in row.items()
             if k.startswith("reward/")
         ),
-        "KL": f"{row['kl']:.4f} = {row['logp_sum']:.4f} - {row['ref_logp_sum']:.4f}",
+        "KL": _kl(row),
         "score": _score(row),
         "baseline": _baseline(row),
         "group": f"{row['group_kind']}, {row['group_size']} rows",

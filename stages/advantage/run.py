@@ -42,8 +42,8 @@ def needed_columns(scores: pl.DataFrame, options: Advantage) -> pl.DataFrame:
     outcome = "task_reward" if options.outcome_reward is None else f"reward/{options.outcome_reward}"
     if outcome not in scores.columns:
         raise TableError(f"scores: no column {outcome}, which advantage.outcome_reward names; score again")
-    columns = (*KEY, "task_reward", "score", "accepted", "token_kl", "ref_logprobs", "values")
-    return scores.select(*columns, length=pl.col("ref_logprobs").list.len(), outcome=pl.col(outcome))
+    columns = (*KEY, "length", "task_reward", "score", "accepted", "token_kl", "ref_logprobs", "values")
+    return scores.select(*columns, outcome=pl.col(outcome))
 
 
 def with_token_columns(estimated: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from transformers.utils import logging
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
+from stages.common.model_folder import how_to_load
 from stages.common.paths import REFERENCE
 from stages.common.reward_model import head_of
 
@@ -80,9 +81,9 @@ def headed(folder: Path, runtime: Runtime) -> Any:
             folder,
             num_labels=1,
             dtype=runtime.dtype,
-            local_files_only=True,
             attn_implementation="sdpa",
             output_loading_info=True,
+            **how_to_load(folder),
         )
     except (OSError, ValueError) as error:
         raise CriticError(f"{folder}: no value head can be put on it: {error}") from None

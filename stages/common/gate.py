@@ -37,13 +37,24 @@ def check_greedy(frame: pl.DataFrame) -> None:
 
 
 def check_scores(frame: pl.DataFrame) -> None:
-    """One reference log-prob per token, finite KL, and a score exactly where there is a task reward."""
+    """A score exactly where there is a task reward, and finite."""
     table = "scores"
-    refuse(frame, ~pl.col("kl").is_finite(), table, "kl is finite")
     counts = (pl.col("kind") == "sample") & pl.col("accepted") & pl.col("task_reward").is_not_null()
     refuse(frame, pl.col("in_baseline") != counts, table, "in_baseline are the accepted samples with a task reward")
     refuse(frame, pl.col("score").is_null() != pl.col("task_reward").is_null(), table, "scorable rows have a score")
     refuse(frame, ~pl.col("score").fill_null(0.0).is_finite(), table, "score is finite")
+
+
+def check_reference(frame: pl.DataFrame, *, wanted: bool) -> None:
+    """Without a reference all that is of it is null; with one each token has a log-prob, and the KL is finite."""
+    table = "scores"
+    if not wanted:
+        there = pl.any_horizontal(pl.col("ref_logprobs", "token_kl", "ref_logp_sum", "kl").is_not_null())
+        refuse(frame, there, table, "beta is 0: no row has anything of a reference")
+        return
+    refuse(frame, pl.col("ref_logprobs").list.len() != pl.col("length"), table, "one reference log-prob per token")
+    refuse(frame, pl.col("token_kl").list.len() != pl.col("length"), table, "one KL per token")
+    refuse(frame, ~pl.col("kl").is_finite(), table, "kl is finite")
 
 
 def check_values(frame: pl.DataFrame) -> None:

@@ -6,50 +6,42 @@ Full fine-tuning: `data/policies/<iteration>` is a model folder. LoRA: it is an 
 
 import json
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging as transformers_logging
+from peft import PeftModel
 
+from stages.common.adapter import (
+    ADAPTER_CONFIG,
+    attach,
+    load_adapter,
+    new_adapter,
+    save_adapter_weights,
+    save_new_adapter,
+)
 from stages.common.critic import Critic, critic_hash, described, load_critic
 from stages.common.device import Runtime
-from stages.common.errors import StageError
 from stages.common.fingerprint import folder_hash
-from stages.common.params import Lora
-from stages.common.paths import REFERENCE
+from stages.common.model_folder import PolicyError, load_config, load_model, load_tokenizer
+from stages.common.paths import KL_REFERENCE, REFERENCE
 from stages.common.reward_model import load_reward_folder
 
-ADAPTER_CONFIG = "adapter_config.json"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-
-transformers_logging.disable_progress_bar()
-# peft 0.21 asks transformers for an attribute under its old name
-warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*", category=FutureWarning)
-
-
-class PolicyError(StageError):
-    """A model folder that cannot be used; the message names it."""
-
-
-def load_tokenizer(folder: Path = REFERENCE) -> Any:
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
-def load_model(folder: Path, runtime: Runtime) -> Any:
-    """A causal language model from a folder, in evaluation mode (no dropout) and without gradients."""
-    if not (folder / "config.json").exists():
-        raise PolicyError(f"{folder}: not a model folder (no config.json)")
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=runtime.dtype, local_files_only=True, attn_implementation="sdpa"
-    )
-    return model.to(runtime.device).eval().requires_grad_(False)
+__all__ = [
+    "Models",
+    "PolicyError",
+    "is_adapter",
+    "load_config",
+    "load_model",
+    "load_tokenizer",
+    "new_adapter",
+    "save_adapter_weights",
+    "save_new_adapter",
+    "save_policy",
+    "trainable",
+]
 
 
 def is_adapter(folder: Path) -> bool:
@@ -70,6 +62,7 @@ class Models:
         self._config: bytes | None = None  # of the adapter that is built into the base
         self._rewards: dict[Path, tuple[str, tuple[Any, Any]]] = {}
         self._critic: tuple[str, Critic] | None = None
+        self._kl_reference: tuple[str, Any] | None = None
 
     def base(self) -> Any:
         """The model in `data/reference`."""
@@ -96,10 +89,10 @@ class Models:
             self._drop()
         base = self.base()
         if self._policy is None:
-            self._policy = (found, _attach(base, folder))
+            self._policy = (found, attach(base, folder))
             self._config = config
         elif self._policy[0] != found:
-            _load_adapter(self._policy[1], folder)
+            load_adapter(self._policy[1], folder)
             self._policy = (found, self._policy[1])
         return self._policy[1]
 
@@ -153,37 +146,27 @@ class Models:
         else:
             yield model
 
+    @contextmanager
+    def kl_reference(self) -> Iterator[Any]:
+        """What the KL is measured to: the model of `prepare.reference`, else the reference policy."""
+        if kl_reference_folder() == REFERENCE:
+            self._kl_reference = None
+            with self.reference() as model:
+                yield model
+            return
+        found = folder_hash(KL_REFERENCE)
+        if self._kl_reference is None or self._kl_reference[0] != found:
+            self._kl_reference = None  # free the old weights before the new ones are read
+            self._kl_reference = (found, load_model(KL_REFERENCE, self.runtime))
+        yield self._kl_reference[1]
 
-def _attach(base: Any, folder: Path) -> Any:
-    return PeftModel.from_pretrained(base, folder, is_trainable=True).eval()
 
-
-def _load_adapter(model: Any, folder: Path) -> None:
-    result = set_peft_model_state_dict(model, load_file(folder / ADAPTER_WEIGHTS))
-    if result.unexpected_keys:
-        raise PolicyError(f"{folder}: adapter weights {result.unexpected_keys[:3]} do not fit the base model")
-
-
-def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM", source: Path = REFERENCE) -> Any:
-    """A fresh LoRA adapter (B = 0: it changes nothing), A drawn from the seed, on a model that lies in `source`; `task`
-    is peft's name for what it is for.
-    """
-    torch.manual_seed(seed)
-    depth = base.config.get_text_config().num_hidden_layers
-    if lora.last_layers is not None and lora.last_layers > depth:
-        raise PolicyError(f"params.yaml: policy.lora.last_layers = {lora.last_layers}: the model has {depth} layers")
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        target_modules=lora.targets,
-        layers_to_transform=None if lora.last_layers is None else list(range(depth - lora.last_layers, depth)),
-        task_type=task,
-        base_model_name_or_path=str(source),
-    )
-    try:
-        return get_peft_model(base, config).eval()
-    except ValueError as error:
-        raise PolicyError(f"params.yaml: policy.lora.targets = {lora.targets}: {error}") from None
+def kl_reference_folder() -> Path:
+    """Where the reference of the KL lies, as `prepare reference` has written down."""
+    path = KL_REFERENCE / "reference.json"
+    if not path.exists():
+        raise PolicyError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
+    return Path(json.loads(path.read_text(encoding="utf-8"))["reference"])
 
 
 def save_policy(model: Any, source: Path, target: Path) -> None:
@@ -196,25 +179,12 @@ def save_policy(model: Any, source: Path, target: Path) -> None:
     model.save_pretrained(target)
     for path in source.iterdir():
         written = (target / path.name).exists()  # the config among others, with the precision of these weights
-        if not written and path.suffix != ".safetensors" and not path.name.endswith(".index.json"):
+        if written or path.suffix == ".safetensors" or path.name.endswith(".index.json"):
+            continue
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
             shutil.copyfile(path, target / path.name)
-
-
-def save_adapter_weights(model: Any, folder: Path) -> None:
-    state = {name: tensor.contiguous().cpu() for name, tensor in sorted(get_peft_model_state_dict(model).items())}
-    save_file(state, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
-
-
-def save_new_adapter(model: Any, folder: Path, base: Path = REFERENCE) -> None:
-    """Write a fresh adapter over `base` with a config whose bytes do not depend on Python's set order."""
-    folder.mkdir(parents=True)
-    config = {
-        key: sorted(value) if isinstance(value, (set, list)) else value
-        for key, value in model.peft_config["default"].to_dict().items()
-    }
-    config |= {"base_model_name_or_path": str(base), "inference_mode": True}
-    (folder / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True, default=str) + "\n")
-    save_adapter_weights(model, folder)
 
 
 def trainable(model: Any) -> dict[str, torch.nn.Parameter]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
+from stages.common.model_folder import load_config
 
 NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx")
 
@@ -17,4 +17,4 @@ def positions_of(config: Any) -> int | None:
 
 def positions_in(folder: Path) -> int | None:
     """The same of a model folder."""
-    return positions_of(AutoConfig.from_pretrained(folder, local_files_only=True))
+    return positions_of(load_config(folder))

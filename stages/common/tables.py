@@ -94,6 +94,7 @@ ROLLOUTS: Schema = {
 
 SCORES: Schema = {
     **KEY_SCHEMA,
+    "length": pl.Int32(),  # tokens of the completion
     "task_reward": pl.Float64(),  # null: nothing could score the row
     "ref_logprobs": pl.List(pl.Float32()),  # null, as what follows from it: no reference, as beta is 0
     "logp_sum": pl.Float64(),

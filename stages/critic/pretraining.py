@@ -5,7 +5,8 @@ The initial policy answers training prompts, and the critic learns the discounte
 
     R_t = gamma^(T - 1 - t) * task reward
 
-At the initial policy the KL to the reference is 0, so that the penalty is 0 wherever `score.kl.placement` has it.
+At the initial policy the KL to the reference is 0, so that the penalty is 0 wherever `score.kl.placement` has it. (With
+a `prepare.reference` it is not; the params refuse that beside pretraining.)
 """
 
 from typing import Any

@@ -23,7 +23,7 @@ from stages.rollout.sampler import Request, sample
 from stages.score.kl import add_kl
 from stages.score.model_reward import all_rewards
 from stages.score.rewards import call, check_functions, load_function, reward_inputs
-from stages.score.run import add_reference
+from stages.score.run import add_reference, no_reference
 
 
 def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
@@ -123,7 +123,11 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     check_functions(params)
     rows = generate(name, prompts, params, models, journal)
     temperature = params.evaluate.temperature or 1.0  # greedy answers have log-probs at temperature 1
-    referenced = add_kl(add_reference(rows, models, temperature, params.score.pack_tokens, journal))
+    if params.evaluate.measures_kl(params.score.kl.beta):
+        rows = add_reference(rows, models, temperature, params.score.pack_tokens, journal)
+    else:
+        rows = no_reference(rows)
+    referenced = add_kl(rows)
     scored = referenced.hstack(rewards_of(rows, models, params))
     schema = {**GENERATIONS, **reward_schema([*params.score.rewards, *params.evaluate.rewards])}
     table = scored.with_columns(part_column(rows, params))

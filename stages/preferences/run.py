@@ -6,13 +6,12 @@ A reward model that exists already (`source`) is trained on nothing: its table i
 from pathlib import Path
 
 import polars as pl
-from transformers import AutoConfig
 
 from stages.common import paths
 from stages.common.gate import check_preferences
 from stages.common.journal import Journal
 from stages.common.params import Params, Preferences
-from stages.common.policy import Models, load_tokenizer
+from stages.common.policy import Models, load_config, load_tokenizer
 from stages.common.rows import check_hash
 from stages.common.tables import PREFERENCES, write_table
 from stages.preferences.read import pairs_of_file
@@ -43,7 +42,7 @@ def pairs_of(name: str, options: Preferences, params: Params, models: Models, jo
         with models.reference() as model:
             return sampled_pairs(name, options.sampled, params, model, tokenizer, journal)
     assert options.file is not None
-    path, config = Path(options.file), AutoConfig.from_pretrained(paths.REFERENCE, local_files_only=True)
+    path, config = Path(options.file), load_config(paths.REFERENCE)
     journal.say(f"{path}: sha256 {check_hash(path, options.sha256, f'reward_models.{name}.preferences')}")
     return pairs_of_file(path, reader_of(tokenizer, config, params.rollout, params.prepare.prompts), journal)
 

@@ -8,7 +8,7 @@ from stages.common.chat import TurnsError, render, render_turns, templated, toke
 from stages.common.params import Prompts, Rollout
 from stages.common.positions import positions_of
 from stages.preferences.shapes import RawPair, ShapeError, Turn
-from stages.rollout.stopping import stop_ids
+from stages.rollout.stopping import end_id, stop_ids
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ class Reader:
 
 def reader_of(tokenizer: Any, config: Any, rollout: Rollout, prompts: Prompts) -> Reader:
     """The end of an answer is the first of `rollout.stop_tokens`; if that is null, the tokenizer's end of sequence."""
-    stops = stop_ids(tokenizer, rollout)
-    end = tokenizer.eos_token_id if rollout.stop_tokens is None else tokenizer.get_vocab()[rollout.stop_tokens[0]]
-    return Reader(tokenizer, prompts, int(end), stops, positions_of(config))
+    stops, end = stop_ids(tokenizer, rollout), end_id(tokenizer, rollout)
+    return Reader(tokenizer, prompts, end, stops, positions_of(config))
 
 
 def view(turns: Iterable[Turn]) -> str:

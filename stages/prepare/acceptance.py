@@ -12,6 +12,7 @@ from stages.common.fingerprint import code_hash, folder_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.prepare.options import write_json
+from stages.prepare.sources import of_rewards
 from stages.score.rewards import ROOM
 
 
@@ -28,6 +29,7 @@ def acceptance(params: Params) -> dict[str, Any]:
         "models": {name: folder_hash(paths.reward_model(name)) for name in sorted(used)},
         "pack_tokens": params.score.pack_tokens if used else None,
         "code": code_hash(ROOM),
+        "functions": of_rewards(params.score.rewards, "score.rewards"),
     }
 
 

@@ -1,18 +1,23 @@
 """Completions as rows of a table, and the settings they are sampled with."""
 
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from stages.common.params import Params
+from stages.common.paths import REFERENCE
 from stages.rollout.sampler import Sample, SamplerSettings
 from stages.rollout.stopping import stop_ids
 
+NO_TOKEN = "\ufffd"
 
-def settings_of(params: Params, tokenizer: Any, temperature: float) -> SamplerSettings:
-    """Temperature 0 is greedy decoding, with log-probs at temperature 1."""
+
+def settings_of(params: Params, tokenizer: Any, temperature: float, folder: Path = REFERENCE) -> SamplerSettings:
+    """Temperature 0 is greedy decoding, with log-probs at temperature 1. `folder`: of the model that samples."""
     return SamplerSettings(
         max_new_tokens=params.rollout.max_new_tokens,
         temperature=temperature or 1.0,
-        stop_ids=stop_ids(tokenizer, params.rollout),
+        stop_ids=stop_ids(tokenizer, params.rollout, folder),
         batch_sequences=params.rollout.batch_sequences,
         greedy=temperature == 0.0,
     )
@@ -20,9 +25,24 @@ def settings_of(params: Params, tokenizer: Any, temperature: float) -> SamplerSe
 
 def text_of(tokenizer: Any, one: Sample) -> str:
     """The completion without its end-of-sequence token; other special tokens stay, as they are part of the answer."""
-    ids = one.completion_ids[:-1] if one.stopped else one.completion_ids
-    text: str = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return text
+    return decoded(tokenizer, one.completion_ids[:-1] if one.stopped else one.completion_ids)
+
+
+def decoded(tokenizer: Any, ids: list[int]) -> str:
+    """The text of token ids. A model may have more ids than its tokenizer has tokens: each of those is one U+FFFD."""
+    parts: list[list[int]] = [[]]
+    for token in ids:
+        if token in _known(tokenizer):
+            parts[-1].append(token)
+        else:
+            parts.append([])
+    texts = [tokenizer.decode(part, skip_special_tokens=False, clean_up_tokenization_spaces=False) for part in parts]
+    return NO_TOKEN.join(texts)
+
+
+@lru_cache(maxsize=4)
+def _known(tokenizer: Any) -> frozenset[int]:
+    return frozenset(tokenizer.get_vocab().values())
 
 
 def completion_columns(tokenizer: Any, one: Sample) -> dict[str, Any]:

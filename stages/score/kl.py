@@ -4,6 +4,7 @@
 
 Unbiased for the gradient of E[r] - beta KL(pi || pi_ref), because E[grad log pi] = 0. With another placement of the
 penalty the score is the task reward: `token_kl` goes to the advantage stage, or the reference log-probs to the update.
+With beta 0 there is no reference: its log-probs are null, and so is the KL.
 """
 
 import polars as pl
@@ -19,5 +20,6 @@ def add_kl(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def add_score(frame: pl.DataFrame, beta: float) -> pl.DataFrame:
-    """Add `score`, null where there is no task reward."""
-    return frame.with_columns(score=pl.col("task_reward") - beta * pl.col("kl"))
+    """Add `score`, null where there is no task reward; without a penalty it is the task reward, and no KL is needed."""
+    penalty = beta * pl.col("kl") if beta else pl.lit(0.0)
+    return frame.with_columns(score=pl.col("task_reward") - penalty)

@@ -2,17 +2,20 @@
 the values of the critic, if there is one.
 """
 
+from typing import Any
+
 import polars as pl
 
 from stages.common import paths
 from stages.common.critic import Critic
 from stages.common.errors import StageError
-from stages.common.gate import check_same_keys, check_scores, check_token_values, refuse
+from stages.common.gate import check_reference, check_same_keys, check_scores, check_token_values, refuse
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
 from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models
+from stages.common.reward_model import positions
 from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema, write_table
 from stages.critic import values
 from stages.score.kl import add_kl, add_score
@@ -22,9 +25,10 @@ from stages.score.model_reward import all_rewards
 def add_reference(
     rows: pl.DataFrame, models: Models, temperature: float, max_tokens: int, journal: Journal
 ) -> pl.DataFrame:
-    """Add `ref_logprobs`, at the sampling temperature; with beta = 0 too, as the KL is reported all the same."""
+    """Add `ref_logprobs` of the KL's reference, at the sampling temperature."""
     groups = groups_of(rows.with_row_index("index"))
-    with models.reference() as reference:
+    with models.kl_reference() as reference:
+        check_readable(rows, reference)
         one_by_one = not takes_block_mask(reference)
         if one_by_one:
             journal.say("this model does not take a block mask: one completion per forward pass")
@@ -38,6 +42,22 @@ def add_reference(
         )
     column = pl.Series("ref_logprobs", [found[i] for i in range(rows.height)], dtype=pl.List(pl.Float32))
     return rows.with_columns(column)
+
+
+def check_readable(rows: pl.DataFrame, reference: Any) -> None:
+    """Another reference than the initial policy may have fewer token ids, or fewer positions."""
+    ids, table = int(reference.get_input_embeddings().weight.shape[0]), "rows for the reference (prepare.reference)"
+    largest = pl.col("completion_ids").list.max()
+    refuse(rows, largest >= ids, table, f"token ids are below {ids}, for which it has weights")
+    limit = positions(reference)
+    if limit is not None:
+        length = pl.col("prompt_ids").list.len() + pl.col("completion_ids").list.len()
+        refuse(rows, length > limit, table, f"prompt and completion have at most {limit} tokens, its positions")
+
+
+def no_reference(rows: pl.DataFrame) -> pl.DataFrame:
+    """`ref_logprobs` that are null: nothing is penalised by the KL, and no reference is loaded to measure it."""
+    return rows.with_columns(ref_logprobs=pl.lit(None, dtype=SCORES["ref_logprobs"]))
 
 
 def add_values(rows: pl.DataFrame, critic: Critic | None, max_tokens: int, journal: Journal) -> pl.DataFrame:
@@ -79,7 +99,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     critic = models.critic(paths.critic(paths.previous(name)))
     rewards = score_rows(rows, params, models)
     temperature, max_tokens = params.rollout.temperature, params.score.pack_tokens
-    referenced = add_kl(add_reference(rows, models, temperature, max_tokens, journal))
+    beta = params.score.kl.beta
+    referenced = add_kl(add_reference(rows, models, temperature, max_tokens, journal) if beta else no_reference(rows))
     referenced = add_values(referenced, critic, max_tokens, journal)
     scored = add_score(referenced.hstack(rewards), params.score.kl.beta_in("reward"))
     counts = (pl.col("kind") == "sample") & pl.col("accepted")
@@ -88,8 +109,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     check_token_values(table)
     table = table.select(list(schema))
     check_same_keys(table, rollouts, "scores", "rollouts")
-    refuse(referenced, pl.col("ref_logprobs").list.len() != pl.col("length"), "scores", "one log-prob per token")
     check_scores(table)
+    check_reference(table, wanted=beta > 0)
     write_table(table, schema, KEY, paths.scores(name))
     journal.say(_summary(table.filter(kind="sample")))
 
@@ -98,4 +119,5 @@ def _summary(table: pl.DataFrame) -> str:
     unscorable = table["task_reward"].null_count()
     reward, kl = table.select(pl.col("task_reward").mean(), pl.col("kl").mean()).row(0)
     shown = "none" if reward is None else f"{reward:.3f}"
-    return f"task reward {shown}, KL {kl:.3f} nats per sequence, {unscorable} of {table.height} rows not scorable"
+    nats = "no KL, as beta is 0" if kl is None else f"KL {kl:.3f} nats per sequence"
+    return f"task reward {shown}, {nats}, {unscorable} of {table.height} rows not scorable"

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from stages.common.params import Params
+from stages.common.paths import BASE
 from stages.common.seeds import seed_of
 from stages.common.tables import DEMONSTRATIONS, EQUAL
 from stages.rollout.completions import completion_columns, settings_of
@@ -40,7 +41,8 @@ def sample_answers(
     ids = prompts["prompt_id"].to_list()
     seeds = [[seed_of(params.seed, "best of", one, number) for number in range(samples)] for one in ids]
     requests = [Request(tokens, group) for tokens, group in zip(prompts["prompt_ids"].to_list(), seeds, strict=True)]
-    groups = sample(model, requests, settings_of(params, tokenizer, params.rollout.temperature), progress)
+    settings = settings_of(params, tokenizer, params.rollout.temperature, BASE)
+    groups = sample(model, requests, settings, progress)
     rows = [
         {"iteration": 0, "prompt_id": prompt_id, "sample": number} | completion_columns(tokenizer, one)
         for prompt_id, group in zip(ids, groups, strict=True)

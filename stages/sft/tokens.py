@@ -12,7 +12,7 @@ from stages.common.params import Params, Prompts
 from stages.common.paths import BASE
 from stages.common.positions import positions_in
 from stages.common.tables import DEMONSTRATIONS
-from stages.rollout.stopping import stop_ids
+from stages.rollout.stopping import end_id, stop_ids
 from stages.sft.records import Record
 from stages.sft.shapes import Demonstration
 
@@ -30,9 +30,8 @@ class Rendering:
 
 def rendering_of(params: Params, tokenizer: Any) -> Rendering:
     """An answer ends with the first of `rollout.stop_tokens`, or the tokenizer's own end-of-sequence token."""
-    stops, tokens = stop_ids(tokenizer, params.rollout), params.rollout.stop_tokens
-    end_id = tokenizer.eos_token_id if tokens is None else tokenizer.convert_tokens_to_ids(tokens[0])
-    return Rendering(tokenizer, params.prepare.prompts, int(end_id), stops, positions_in(BASE))
+    stops, end = stop_ids(tokenizer, params.rollout, BASE), end_id(tokenizer, params.rollout, BASE)
+    return Rendering(tokenizer, params.prepare.prompts, end, stops, positions_in(BASE))
 
 
 def tokenized(demonstrations: Sequence[Demonstration], rendering: Rendering) -> pl.DataFrame:

@@ -45,7 +45,7 @@ def test_the_flow_gives_the_hashes_of_dvc_repro(flow_workspace, reference):
 
 
 def test_dvc_has_nothing_left_to_do_after_the_flow(flow_workspace):
-    assert "Data and pipelines are up to date." in flow_workspace.run("dvc", "repro")
+    assert flow_workspace.nothing_to_do(flow_workspace.run("dvc", "repro"))
 
 
 def test_prefect_knows_one_task_per_stage_and_holds_the_artifacts(flow_workspace, reference):

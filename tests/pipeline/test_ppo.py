@@ -97,7 +97,7 @@ def test_the_critic_s_training_changes_no_bit_of_the_policy_of_its_iteration(run
 
 def test_a_second_repro_computes_nothing_and_cold_processes_give_the_same_lock(run, new_workspace):
     before = run.starts()
-    assert "up to date" in run.run("dvc", "repro")
+    assert run.nothing_to_do(run.run("dvc", "repro"))
     assert run.computed_since(before) == set()
     cold = ppo(new_workspace(), 1)
     with cold.warm():  # as far as nothing here differs

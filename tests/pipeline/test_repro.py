@@ -23,13 +23,13 @@ def workspace(new_workspace):
 
 def test_two_clones_have_the_same_hashes(reference, workspace):
     assert workspace.lock() == reference.lock()
-    assert len(workspace.lock()) == 6 + 2 + 2 * 4 + 1 + 2 + 1 + 1
+    assert len(workspace.lock()) == 8 + 2 + 2 * 4 + 1 + 2 + 1 + 1
 
 
 def test_a_second_repro_executes_nothing(workspace):
     before = workspace.starts()
     output = workspace.run("dvc", "repro")
-    assert "Data and pipelines are up to date." in output
+    assert workspace.nothing_to_do(output)
     assert workspace.computed_since(before) == set()
 
 

@@ -103,7 +103,7 @@ def prepare(params: Params) -> None:
     """The initial policy, its critic if there is one, and its answers to the held-out prompts."""
     if not done("prepare", paths.INITIAL):
         costs.forget_peak()
-        steps = (("prepare", "policy"), ("prepare", "acceptance"), ("critic", "initial"))
+        steps = (("prepare", "reference"), ("prepare", "policy"), ("prepare", "acceptance"), ("critic", "initial"))
         costs.note("prepare", sum(workspace.run(stage, name, params) for stage, name in steps))
         workspace.run("evaluate", paths.INITIAL, params)
         mark("prepare", paths.INITIAL)

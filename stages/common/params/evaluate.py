@@ -21,3 +21,7 @@ class Evaluate(Section):
     rewards: dict[str, Reward] = Field(default_factory=dict)
     parts: Function | None = None
     kl: Literal["auto"] | bool = "auto"
+
+    def measures_kl(self, beta: float) -> bool:
+        """Whether the KL is measured at this weight of its penalty."""
+        return beta > 0 if self.kl == "auto" else self.kl

@@ -25,8 +25,8 @@ class Sft(AdamW):
     """Supervised fine-tuning of the base into the initial policy, which is the reference too.
 
     Demonstrations come from a `file` (JSON, CSV or Parquet with `prompt` and `completion`, or `messages`) or are made
-    by `best_of`. `sha256` is the file's: where it is null nothing tells DVC that the file has changed. `method`: all
-    weights, or an adapter by the options of `policy.lora` that is merged at the end.
+    by `best_of`. `sha256` is the file's: with it another file is refused. `method`: all weights, or an adapter by the
+    options of `policy.lora` that is merged at the end.
     """
 
     file: str | None = None
@@ -64,7 +64,7 @@ class SampledPairs(Section):
 
 class Preferences(Section):
     """Pairs from a `file` (JSON Lines, a JSON array or Parquet, with TRL's columns; docs/preferences.md), or made
-    (`sampled`). `sha256`: of the file, which DVC does not watch; `heldout`: share of the prompts.
+    (`sampled`). `sha256`: of the file, with which another is refused; `heldout`: share of the prompts.
     """
 
     file: str | None = None

@@ -177,6 +177,15 @@ def reference_has_a_use(params: "Params") -> None:
         )
 
 
+def pretraining_has_no_penalty(params: "Params") -> None:
+    kl, pretrains = params.score.kl, params.critic is not None and params.critic.pretraining is not None
+    if pretrains and params.prepare.reference is not None and kl.beta > 0 and kl.placement != "loss":
+        raise ValueError(
+            "critic.pretraining: it learns returns without a KL penalty, but to prepare.reference the initial policy "
+            "has a KL from the start; set one of the two to null"
+        )
+
+
 def kl_alarm_has_a_kl(params: "Params") -> None:
     if params.alarms.kl_above is not None and params.score.kl.beta == 0:
         raise ValueError("alarms.kl_above: with score.kl.beta 0 no reference is loaded, and there is no KL to watch")
@@ -185,6 +194,7 @@ def kl_alarm_has_a_kl(params: "Params") -> None:
 RULES = (
     verified_by_a_function,
     reference_has_a_use,
+    pretraining_has_no_penalty,
     kl_alarm_has_a_kl,
     measured_rewards_have_names_of_their_own,
     reward_models_exist,

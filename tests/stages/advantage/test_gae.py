@@ -108,7 +108,7 @@ def whole(beta=0.1, placement="reward_to_go", **advantage):
     raw |= {"advantage": {"estimator": "gae"} | advantage, "critic": {}}
     raw["score"]["kl"] = {"beta": beta, "placement": placement}
     rows = [(1.0, VALUES, [0.2, -0.4, 0.6]), (None, [0.3], [0.1]), (0.0, [0.0, 0.0], [0.0, 0.0])]
-    scores = frame(rows, accepted=pl.lit(True), ref_logprobs="values")
+    scores = frame(rows, accepted=pl.lit(True), ref_logprobs="values", length=pl.col("values").list.len())
     return advantage_table(scores, parse_params(raw, "params.yaml"), [])
 
 
@@ -127,7 +127,9 @@ def test_the_whole_table():
 def test_a_value_that_hits_the_score_does_not_hide_the_signal_of_the_tokens():
     """Score 1 and first value 1: the view `advantage` is 0, but the tokens' own are not, and the row counts."""
     raw = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"advantage": {"estimator": "gae"}, "critic": {}}
-    scores = frame([(1.0, [1.0, 0.0], None)], accepted=pl.lit(True), ref_logprobs="values")
+    scores = frame(
+        [(1.0, [1.0, 0.0], None)], accepted=pl.lit(True), ref_logprobs="values", length=pl.col("values").list.len()
+    )
     (row,) = advantage_table(scores, parse_params(raw, "params.yaml"), []).rows(named=True)
     assert row["advantage"] == 0.0
     assert row["reason"] == "counted"

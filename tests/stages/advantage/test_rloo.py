@@ -28,6 +28,7 @@ def frame(groups):
     return pl.DataFrame(rows, schema=KEY_SCHEMA | {"task_reward": pl.Float64(), "score": pl.Float64()}).with_columns(
         ref_logprobs=pl.lit([-1.0], dtype=pl.List(pl.Float32())),
         token_kl=pl.lit([0.0], dtype=pl.List(pl.Float32())),
+        length=pl.lit(1, dtype=pl.Int32()),
         values=pl.lit(None, dtype=pl.List(pl.Float32())),
         accepted=pl.lit(True),
         token_advantages=pl.lit(None, dtype=pl.List(pl.Float64())),

@@ -6,6 +6,7 @@ import pytest
 from stages.common.gate import (
     check_advantages,
     check_centred,
+    check_reference,
     check_returns,
     check_rollouts,
     check_same_keys,
@@ -24,7 +25,7 @@ ROLLOUT = {
     "accepted": True,
 }
 SIGNAL = [(1.0, 1.0), (0.0, -1.0), (2.0, 0.5), (1.5, -0.5)]  # score and advantage of each row
-SCORE = {"kl": 0.5, "task_reward": 1.0, "score": 0.9, "accepted": True, "in_baseline": True}
+SCORE = {"task_reward": 1.0, "score": 0.9, "accepted": True, "in_baseline": True}
 TYPES = KEY_SCHEMA | {
     "completion_ids": pl.List(pl.Int32()),
     "sampler_logprobs": pl.List(pl.Float32()),
@@ -106,7 +107,6 @@ def test_greedy_rows_do_not_count_as_samples():
     [
         {},
         {"task_reward": None, "score": None, "in_baseline": False},
-        {"kl": -2.0},
         {"kind": "greedy", "in_baseline": False},
         {"accepted": False, "in_baseline": False},
         {"task_reward": 0.0, "score": 0.0},
@@ -119,8 +119,6 @@ def test_good_scores_pass(changes):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"kl": float("nan")}, "kl is finite"),
-        ({"kl": float("inf")}, "kl is finite"),
         ({"accepted": False}, "in_baseline are the accepted samples with a task reward"),
         ({"in_baseline": False}, "in_baseline are the accepted samples with a task reward"),
         ({"task_reward": None, "score": None}, "in_baseline are the accepted samples with a task reward"),
@@ -139,7 +137,6 @@ def test_broken_score_is_named(changes, rule):
 @pytest.mark.parametrize(
     ("check", "changes"),
     [
-        pytest.param(check_scores, {"kl": None}, id="kl"),
         pytest.param(check_scores, {"in_baseline": None}, id="in_baseline"),
         pytest.param(lambda f: check_rollouts(f, 2), {"sampler_logprobs": None}, id="sampler_logprobs"),
         pytest.param(lambda f: check_rollouts(f, 2), {"sampler_logprobs": [-1.0, None, -1.0]}, id="one log-prob"),
@@ -297,3 +294,46 @@ def test_tables_of_other_rollouts_are_refused_before_a_step(changes, told):
     assert str(error.value).endswith(THIRD)
     if "ref_logprobs" in changes:
         check_training_rows(table, needs_reference=False)
+
+
+OF_REFERENCE = {
+    "length": 2,
+    "ref_logprobs": [-1.0, -0.5],
+    "token_kl": [0.5, 0.0],
+    "ref_logp_sum": -1.5,
+    "kl": 0.5,
+}
+LISTS = {"ref_logprobs": pl.List(pl.Float32()), "token_kl": pl.List(pl.Float32()), "ref_logp_sum": pl.Float64()}
+
+
+def referenced(values, changes):
+    rows = [key | values for key in KEYS]
+    rows[2] |= changes
+    return pl.DataFrame(rows, schema={name: (TYPES | LISTS)[name] for name in rows[0]})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes", "told"),
+    [
+        (True, {}, None),
+        (True, {"kl": None}, "kl is finite"),
+        (True, {"kl": float("nan")}, "kl is finite"),
+        (True, {"kl": float("inf")}, "kl is finite"),
+        (True, {"ref_logprobs": None}, "one reference log-prob per token"),
+        (True, {"ref_logprobs": [-1.0]}, "one reference log-prob per token"),
+        (True, {"token_kl": None}, "one KL per token"),
+        (False, {}, None),
+        (False, {"kl": 0.0}, "beta is 0: no row has anything of a reference"),
+        (False, {"ref_logprobs": [-1.0, -0.5]}, "beta is 0: no row has anything of a reference"),
+        (False, {"ref_logp_sum": 0.0}, "beta is 0: no row has anything of a reference"),
+    ],
+)
+def test_all_rows_have_a_reference_or_none_has(wanted, changes, told):
+    values = OF_REFERENCE if wanted else dict.fromkeys(OF_REFERENCE) | {"length": 2}
+    table = referenced(values, changes)
+    if told is None:
+        check_reference(table, wanted=wanted)
+        return
+    with pytest.raises(TableError, match=told) as error:
+        check_reference(table, wanted=wanted)
+    assert str(error.value).endswith(THIRD)

@@ -3,10 +3,25 @@
 import hashlib
 from pathlib import Path
 
+import httpx
 import pytest
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
 from stages.common.params import Model, ParamsError
-from stages.prepare.model import check_hash, load_source, locate
+from stages.prepare.checkpoint.gguf import check_hash
+from stages.prepare.checkpoint.load import load
+from stages.prepare.locate import locate as locate_model
+from tests.tiny import save_tiny
+
+OPTION = "prepare.model"
+
+
+def locate(source, revision=None):
+    return locate_model(Model(source=source, revision=revision), OPTION)
+
+
+def load_source(settings):
+    return load(settings, OPTION)
 
 
 @pytest.fixture
@@ -69,9 +84,9 @@ def test_right_hash_passes_and_wrong_hash_tells_both(tmp_path):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"weights")
     right, wrong = hashlib.sha256(b"weights").hexdigest(), "0" * 64
-    check_hash(path, right)
+    check_hash(path, right, OPTION)
     with pytest.raises(ParamsError) as error:
-        check_hash(path, wrong)
+        check_hash(path, wrong, OPTION)
     message = str(error.value)
     assert "prepare.model.sha256" in message
     assert all(part in message for part in ("model.gguf", right, wrong))
@@ -94,5 +109,74 @@ def test_hash_of_something_that_is_not_one_file_is_refused(tmp_path, monkeypatch
 
 def test_folder_that_is_no_model_is_named(tmp_path):
     (tmp_path / "readme.txt").write_text("not a model")
-    with pytest.raises(ParamsError, match=r"prepare\.model\.source = .* cannot be loaded"):
+    with pytest.raises(ParamsError, match=r"not a model folder in the format of transformers: no config\.json"):
         load_source(Model(source=str(tmp_path), sha256=None))
+
+
+def test_a_revision_is_of_a_hub_id(tmp_path):
+    with pytest.raises(ParamsError, match=r"prepare\.model\.revision: .* is no hub id; set revision to null"):
+        locate(str(tmp_path), "main")
+
+
+def test_a_file_that_is_no_gguf_is_refused_before_it_is_parsed(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"weights")
+    with pytest.raises(ParamsError, match=r"has to be GGUF, .* give the folder"):
+        load_source(Model(source=str(path)))
+
+
+def test_a_gguf_file_that_is_cut_off_is_named(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF\x03\x00\x00\x00")
+    with pytest.raises(ParamsError, match=r"prepare\.model\.source = .*model\.gguf cannot be loaded"):
+        load_source(Model(source=str(path)))
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """The hub's cache on disk, empty, and no net."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def test_a_hub_id_without_a_net_says_what_to_do(hub):
+    with pytest.raises(ParamsError) as error:
+        load_source(Model(source="owner/name"))
+    assert "prepare.model.source = 'owner/name': there is no folder of this name here" in str(error.value)
+    assert "give its folder" in str(error.value)
+
+
+def test_a_hub_id_that_is_in_the_cache_loads_with_its_commit(hub):
+    save_tiny(hub / "models--owner--name" / "snapshots" / COMMIT)
+    (hub / "models--owner--name" / "refs").mkdir()
+    (hub / "models--owner--name" / "refs" / "main").write_text(COMMIT)
+    loaded = load_source(Model(source="owner/name"))
+    assert loaded.revision == COMMIT
+    assert load_source(Model(source="owner/name", revision=COMMIT)).revision == COMMIT
+    with pytest.raises(ParamsError, match="the hub cannot be reached"):
+        load_source(Model(source="owner/name", revision="another"))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (GatedRepoError, "access to it is restricted"),
+        (RepositoryNotFoundError, "no such model at the hub"),
+        (RevisionNotFoundError, r"prepare\.model\.revision = 'v2': owner/name has no such one"),
+        (ConnectionError, "the hub cannot be reached"),
+    ],
+)
+def test_what_the_hub_answers_is_said_in_plain_words(monkeypatch, error, told):
+    def fail(*_, **__):
+        if error is ConnectionError:
+            raise error("no route")
+        raise error("404", response=httpx.Response(404, request=httpx.Request("GET", "https://example.org")))
+
+    monkeypatch.setattr("stages.prepare.checkpoint.hub.snapshot_download", fail)
+    with pytest.raises(ParamsError, match=told):
+        load_source(Model(source="owner/name", revision="v2"))

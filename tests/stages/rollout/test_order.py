@@ -1,5 +1,6 @@
 """Which prompts an iteration takes, the seeds of its samples, and the tokens that end an answer."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from stages.common.params import ParamsError
 from stages.common.params_file import load_params
 from stages.rollout.order import epoch_order, prompts_of
 from stages.rollout.slots import slots_of
-from stages.rollout.stopping import stop_ids
+from stages.rollout.stopping import end_id, stop_ids
 
 ROLLOUT = load_params(Path(__file__).parents[3] / "params.yaml").rollout
 
@@ -123,18 +124,26 @@ class Tokenizer:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "eos", "found"),
+    ("tokens", "eos", "config", "ids", "end"),
     [
-        (["<|end|>"], 3, {7}),
-        (["<|end|>", "<|stop|>"], 3, {7, 9}),
-        (["<|end|>"], None, {7}),
-        (["a"], 3, {0}),
-        (None, 3, {3}),
-        (None, 0, {0}),
+        (["<|end|>"], 3, {"eos_token_id": 5}, {7}, 7),
+        (["<|stop|>", "<|end|>"], 3, {}, {7, 9}, 9),
+        (["<|end|>"], None, {}, {7}, 7),
+        (["a"], 3, {}, {0}, 0),
+        (None, 3, {}, {3}, 3),
+        (None, 0, {"eos_token_id": None}, {0}, 0),
+        (None, 9, {"eos_token_id": 7}, {7, 9}, 9),
+        (None, 9, {"eos_token_id": [7, 9, 400]}, {7, 9, 400}, 9),  # 400 has no token
+        (None, None, {"eos_token_id": [9, 7]}, {7, 9}, 7),
+        (None, 3, {"text_config": {"eos_token_id": [7]}}, {3, 7}, 3),
     ],
 )
-def test_stop_ids(tokens, eos, found):
-    assert stop_ids(Tokenizer(eos), ROLLOUT.model_copy(update={"stop_tokens": tokens})) == found
+def test_stop_ids(tokens, eos, config, ids, end, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, 2]}))
+    rollout = ROLLOUT.model_copy(update={"stop_tokens": tokens})
+    assert stop_ids(Tokenizer(eos), rollout, tmp_path) == ids
+    assert end_id(Tokenizer(eos), rollout, tmp_path) == end
 
 
 def test_unknown_stop_tokens_are_named():
@@ -142,6 +151,7 @@ def test_unknown_stop_tokens_are_named():
         stop_ids(Tokenizer(3), ROLLOUT.model_copy(update={"stop_tokens": ["<|end|>", "</s>"]}))
 
 
-def test_tokenizer_without_an_eos_token_needs_stop_tokens():
-    with pytest.raises(ParamsError, match=r"rollout\.stop_tokens: the tokenizer has no eos token"):
-        stop_ids(Tokenizer(None), ROLLOUT.model_copy(update={"stop_tokens": None}))
+def test_a_model_without_an_eos_token_needs_stop_tokens(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ParamsError, match=r"rollout\.stop_tokens: neither the tokenizer nor the model's config\.json"):
+        stop_ids(Tokenizer(None), ROLLOUT.model_copy(update={"stop_tokens": None}), tmp_path)

@@ -17,6 +17,7 @@ from stages.common.reward_model import RewardModelError, load_reward_model, scor
 from stages.common.reward_text import foreign_ids, same_reading, sequences_of
 from stages.common.tables import KEY, ROLLOUTS, write_table
 from stages.evaluate import run as evaluate
+from stages.prepare import reference
 from stages.reward_model.initial import choose_padding
 from stages.reward_model.reference import reference_answers
 from stages.reward_model.run import run
@@ -177,6 +178,7 @@ def test_the_stages_score_and_evaluate_take_both(rows, function):
     rollouts = source.samples([(0, "q1"), (1, "q2")])
     write_table(rollouts, ROLLOUTS, KEY, paths.rollouts("i0001"))
     write_marker(paths.critic("i0000"), None)
+    reference.run(options, Silent())
     score.run("i0001", options, held, Silent())
     table = pl.read_parquet(paths.scores("i0001"))
     joined = table.select(KEY).join(rollouts, on=KEY).join(prompts, on="prompt_id")
