@@ -8,6 +8,7 @@ the reward models, and DVC samples again.
 from typing import Any
 
 from stages.common import paths
+from stages.common.code_identity import code_identity
 from stages.common.fingerprint import code_hash, folder_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
@@ -21,12 +22,14 @@ def acceptance(params: Params) -> dict[str, Any]:
     if options is None:
         return {"accepted": "all groups"}
     used = {reward.model for reward in params.score.rewards.values() if reward.model is not None}
+    functions = sorted({reward.function for reward in params.score.rewards.values() if reward.function is not None})
     return {
         "accepted": "groups with different rewards",
         "reward": options.reward or "task_reward",
         "rewards": {name: reward.model_dump() for name, reward in params.score.rewards.items()},
         "models": {name: folder_hash(paths.reward_model(name)) for name in sorted(used)},
         "pack_tokens": params.score.pack_tokens if used else None,
+        "functions": {spec: code_identity(spec) for spec in functions},
         "code": code_hash(ROOM),
     }
 

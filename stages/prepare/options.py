@@ -14,7 +14,7 @@ from stages.common.files import publish
 from stages.common.fingerprint import code_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.score.rewards import ROOM, check_functions
+from stages.score.rewards import ROOM, check_functions, columns_of
 from stages.sft.gold import judges
 
 
@@ -45,7 +45,7 @@ def write_json(content: dict[str, Any], path: Path) -> None:
 
 
 def run(params: Params, journal: Journal) -> None:
-    check_functions(params)
+    check_functions(params, columns_of())
     used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
     write_json(used, paths.reward_models_index())
     write_json(sft_source(params), paths.SFT_SOURCE)

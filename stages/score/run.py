@@ -61,7 +61,9 @@ def score_rows(rows: pl.DataFrame, params: Params, models: Models) -> pl.DataFra
     numbered, score = rows.with_row_index("_row"), params.score
     kinds = [numbered.filter(kind=kind) for kind in ("sample", "greedy")]
     scored = [
-        all_rewards(score.rewards, part.drop("_row"), models, score.pack_tokens).with_columns(part["_row"])
+        all_rewards(
+            score.rewards, part.drop("_row"), models, score.pack_tokens, max_failed=score.max_failed
+        ).with_columns(part["_row"])
         for part in kinds
         if part.height
     ]
