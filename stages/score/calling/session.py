@@ -73,7 +73,11 @@ class Session:
     def _ask(self, request: dict[str, Any], seconds: float, title: str) -> dict[str, Any]:
         self.start()
         assert self.worker is not None
-        return call_executor(self.worker, request, self._limits(seconds), {"log": self.function.log, "title": title})
+        log = {"log": self.function.log, "title": title}
+        answer = call_executor(self.worker, request, self._limits(seconds), log)
+        if answer.get("ended") == "supervisor":
+            self.worker = None  # the next call has another; `stack` sees to the end of this one
+        return answer
 
     def _limits(self, seconds: float) -> dict[str, Any]:
         return {"seconds": seconds, "memory_mb": self.function.limits.memory_mb}

@@ -73,8 +73,11 @@ def open_worker() -> Worker:
 def close_worker(worker: Worker) -> None:
     """Have everything ended, and wait for it."""
     worker.connection.close()
-    with suppress(subprocess.TimeoutExpired):
+    try:
         worker.process.wait(GRACE)
+    except subprocess.TimeoutExpired:  # it was stopped, by whomever
+        worker.process.kill()
+        worker.process.wait()
 
 
 def ask(worker: Worker, header: dict[str, Any], payload: bytes = b"") -> dict[str, Any]:

@@ -42,6 +42,7 @@ class Project:
                 | {
                     "prompt_text": text,
                     "prompt_tail": "",
+                    "messages": None,
                     "prompt_ids": tokenize(tokenizer, text),
                     "wanted": number % 3,
                 }
