@@ -36,5 +36,5 @@ def check_failed(
     first = f"the first is {key_of_row(inputs, places[0])}: {rows[places[0]][2]}"
     raise RewardError(
         f"{told}: {len(places)} of {count} rows could not be scored{so_far} ({by_status}), more than score.max_failed "
-        f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits, or raise score.max_failed in params.yaml"
+        f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits, or raise score.max_failed"
     )

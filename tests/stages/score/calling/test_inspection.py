@@ -43,7 +43,7 @@ def told(code, text, columns=COLUMNS, **options):
         ("def g(**columns): ...", "module 'rewards' has no attribute 'f'"),
         ("f = 3", "f is not a function"),
         ("def f(:", "SyntaxError"),
-        ("def f(completions, answer, **columns): ...", "needs answer: neither a column nor one of its arguments. Columns"),
+        ("def f(completions, answer, **columns): ...", "needs answer: neither a column nor one of its arguments."),
         ("def f(completions, trainer_state, **columns): ...", "needs trainer_state: neither a column"),
         ("def f(prompts, completions): ...", "takes neither **columns nor completion_ids, finish_reason"),
         (TAKES_ALL + "f.rows_per_call = 'many'", "its attribute rows_per_call is 'many'"),
@@ -61,14 +61,14 @@ def test_the_columns_there_are_are_listed(code):
 
 
 def test_a_missing_file_is_named(code):
-    with pytest.raises(ParamsError, match=r"params\.yaml: score\.rewards\.one\.function = 'nowhere\.py:f': nowhere\.py: no"):
+    with pytest.raises(ParamsError, match=r"score\.rewards\.one\.function = 'nowhere\.py:f': nowhere\.py: no"):
         check_functions(params("nowhere.py:f"), COLUMNS)
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "reason"),
     [
-        ("def f(completions, scale=1.0): ...", {"colour": 1}, "rewards.py:f takes no colour; it takes completions, scale"),
+        ("def f(completions, n=1): ...", {"colour": 1}, "rewards.py:f takes no colour; it takes completions, n"),
         (TAKES_ALL, {"subject": 1}, "['subject'] are columns that the function receives anyway"),
         (TAKES_ALL + "def check(n): raise ValueError('n has to be odd')\nf.check = check", {"n": 2}, "n has to be odd"),
         (TAKES_ALL + "def check(n): ...\nf.check = check", {}, "missing 1 required positional argument: 'n'"),
@@ -151,6 +151,7 @@ def test_its_own_check_is_made_each_time_as_it_may_ask_for_more_than_code(code):
 
 @pytest.mark.parametrize(("own", "params_say", "calls"), [(2, None, "221"), (None, None, "5"), (2, 3, "32")])
 def test_rows_per_call_are_those_of_params_else_the_functions_own(code, own, params_say, calls):
-    text = "def f(completions, **c):\n    open('calls', 'a').write(str(len(completions)))\n    return [1.0] * len(completions)"
+    text = "def f(completions, **c):\n    open('calls', 'a').write(str(len(completions)))\n"
+    text += "    return [1.0] * len(completions)"
     code.score(text + (f"\nf.rows_per_call = {own}" if own else ""), rows=5, rows_per_call=params_say)
     assert Path("calls").read_text() == calls

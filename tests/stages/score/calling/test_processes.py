@@ -134,7 +134,8 @@ def test_nothing_outlives_a_stage_that_is_killed_in_the_middle_of_a_call(code, n
 
 def test_nothing_outlives_a_stage_that_ends(code):
     Path("text").write_text(
-        "import os\ndef f(completions, **c):\n    open('pids', 'w').write(f'{os.getpid()} {os.getppid()}')\n    return [1.0]"
+        "import os\ndef f(completions, **c):\n"
+        "    open('pids', 'w').write(f'{os.getpid()} {os.getppid()}')\n    return [1]"
     )
     subprocess.run([sys.executable, "-c", STAGE.format(root=str(ROOT), run="score()")], check=True)
     assert [pid for pid in map(int, Path("pids").read_text().split()) if running(pid)] == []
@@ -225,20 +226,23 @@ def test_from_a_thread_and_after_the_thread_has_ended(steady):
     assert pid_of(steady) == first
 
 
-def test_from_a_prefect_task_in_a_worker_thread(code, monkeypatch):
+def test_from_a_prefect_task_in_a_worker_thread(code):
     from prefect import flow, task
+    from prefect.task_runners import ThreadPoolTaskRunner
+    from prefect.testing.utilities import prefect_test_harness
 
-    monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "ERROR")
     hangs = "def f(completions, **c): return [10 ** 10 ** 10 if c == '1' else 1.0 for c in completions]"
 
     @task
     def score():
         return code.score(hangs, limits={"batch_seconds": 0.3, "row_seconds": 0.3})["status/one"].to_list()
 
-    assert score.fn() == ["ok", "timeout", "ok"]
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(score.fn).result() == ["ok", "timeout", "ok"]
-    assert flow  # a running flow needs a server; a task's function is what runs in the thread
+    @flow(task_runner=ThreadPoolTaskRunner(max_workers=1))
+    def whole():
+        return score.submit().result()
+
+    with prefect_test_harness(server_startup_timeout=60):
+        assert whole() == ["ok", "timeout", "ok"]
 
 
 def called(code):

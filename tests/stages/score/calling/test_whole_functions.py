@@ -100,9 +100,7 @@ def test_a_function_that_does_not_take_every_column(code):
 
 
 def test_a_function_that_needs_what_is_not_there(code):
-    with pytest.raises(
-        RewardError, match="needs trainer_state, neither a column nor .*; there are completions, prompt_id"
-    ):
+    with pytest.raises(RewardError, match=r"needs trainer_state, neither .*; there are completions, prompt_id"):
         code.score("def f(completions, trainer_state, **c): return [1.0] * len(completions)")
 
 
