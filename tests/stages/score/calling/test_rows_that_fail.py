@@ -74,8 +74,6 @@ def test_a_row_that_hangs_costs_its_time_limit(code, body):
 def test_a_call_of_many_rows_has_the_batch_limit_and_one_of_a_single_row_the_row_limit(code):
     slow = "import time\ndef f(completions, **c):\n    time.sleep(0.15 * len(completions))\n"
     slow += "    return [1] * len(completions)"
-        "completions and ", ""
-    )
     assert [v[1] for v in code.verdicts(slow, limits={"batch_seconds": 5, "row_seconds": 0.1})] == ["ok"] * 3
     found = code.verdicts(slow, rows=1, limits={"batch_seconds": 5, "row_seconds": 0.1})
     assert found == [(None, "timeout", "more than 0.1 s")]
