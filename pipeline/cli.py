@@ -50,9 +50,11 @@ def train(
     iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
 ) -> None:
     """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
+    from stages.score.calling.resident import close_all
     from stages.score.rewards import check_functions
 
     check_functions(load_params())
+    close_all()  # what the functions imported is held by the worker from now on, and not by this process too
     from pipeline.train import train as run
 
     done = run(iterations)

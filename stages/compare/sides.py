@@ -13,9 +13,10 @@ from stages.compare.details import Weights
 from stages.compare.differs import numbers_differ
 from stages.compare.rows_changed import Side
 from stages.rescore.made_of import read_json
-from stages.rescore.scores import read_old, rollout_rows
+from stages.rescore.scores import read_old
 from stages.rescore.selection import OWN
 from stages.score.rewards import add_task_reward
+from stages.score.rows import rollout_rows
 
 
 def folder_of(name: str, iteration: str) -> Path:

@@ -63,7 +63,8 @@ def with_returns(rows: pl.DataFrame, rewards: pl.DataFrame, gamma: float) -> pl.
 
 def pretraining_rows(options: Pretraining, params: Params, models: Models, journal: Journal) -> pl.DataFrame:
     rows = answers(options, params, models, journal)
-    rewards = all_rewards(params.score.rewards, rows, models, params.score.pack_tokens)
+    score = params.score
+    rewards = all_rewards(score.rewards, rows, models, score.pack_tokens, max_failed=score.max_failed)
     found = with_returns(rows, rewards, params.advantage.gae.gamma)
     mean = found.select(pl.col("task_reward").mean()).item()
     journal.say(f"{found.height} of {rows.height} answers scored, mean {mean:.3f}")

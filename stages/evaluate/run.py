@@ -5,6 +5,7 @@ compared on the same random numbers.
 """
 
 import json
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -20,9 +21,12 @@ from stages.evaluate.bootstrap import bootstrap_interval
 from stages.evaluate.diversity import distinct_n
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
+from stages.score.calling.function import of_reward
+from stages.score.calling.inspection import parts_of
+from stages.score.calling.rows import call_rows
 from stages.score.kl import add_kl
 from stages.score.model_reward import all_rewards
-from stages.score.rewards import call, check_functions, load_function, reward_inputs
+from stages.score.rewards import check_functions, columns_of, reward_inputs
 from stages.score.run import add_reference, no_reference
 
 
@@ -54,21 +58,22 @@ def generate(name: str, prompts: pl.DataFrame, params: Params, models: Models, j
 
 def rewards_of(rows: pl.DataFrame, models: Models, params: Params) -> pl.DataFrame:
     """The rewards that are trained on, with `task_reward`; and beside them those that are only measured."""
-    trained = all_rewards(params.score.rewards, rows, models, params.score.pack_tokens)
+    max_tokens, max_failed = params.score.pack_tokens, params.score.max_failed
+    trained = all_rewards(params.score.rewards, rows, models, max_tokens, max_failed=max_failed)
     if not params.evaluate.rewards:
         return trained
-    measured = all_rewards(params.evaluate.rewards, rows, models, params.score.pack_tokens)
+    named_by = partial(of_reward, section="evaluate.rewards")
+    measured = all_rewards(params.evaluate.rewards, rows, models, max_tokens, max_failed=max_failed, named_by=named_by)
     return trained.hstack(measured.drop("task_reward"))
 
 
 def part_column(rows: pl.DataFrame, params: Params) -> pl.Series:
-    """What each reward is made of, as the function `evaluate.parts` tells it; empty lists if none is named."""
+    """What each reward is made of, as the function `evaluate.parts` tells it; empty lists if none is named, and for
+    rows of which it tells nothing.
+    """
     spec = params.evaluate.parts
-    if spec is None:
-        found: list[Any] = [{} for _ in range(rows.height)]
-    else:
-        option = f"evaluate.parts = {spec!r}"
-        found = call(load_function(spec, "evaluate.parts"), reward_inputs(rows), option)
+    told = call_rows(parts_of(spec), reward_inputs(rows), params.score.max_failed) if spec is not None else []
+    found: list[dict[str, float]] = [parts or {} for parts, _, _ in told] or [{} for _ in range(rows.height)]
     items = [[{"name": name, "value": value} for name, value in row.items()] for row in found]
     return pl.Series("parts", items, dtype=GENERATIONS["parts"])
 
@@ -120,7 +125,7 @@ def _reward_columns(table: pl.DataFrame) -> list[str]:
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)).filter(pl.col("split") == "heldout")
-    check_functions(params)
+    check_functions(params, columns_of())
     rows = generate(name, prompts, params, models, journal)
     temperature = params.evaluate.temperature or 1.0  # greedy answers have log-probs at temperature 1
     if params.evaluate.measures_kl(params.score.kl.beta):

@@ -1,5 +1,7 @@
 """An outcome for each pair of answers, by the judge that params.yaml names."""
 
+from functools import partial
+
 import polars as pl
 
 from stages.common.journal import Journal
@@ -8,6 +10,7 @@ from stages.common.policy import Models
 from stages.common.tables import JUDGED
 from stages.judge.endpoint import Answer, Question, ask_all
 from stages.judge.outcomes import by_scores, by_verdicts
+from stages.score.calling.inspection import of_option
 from stages.score.model_reward import all_rewards
 
 JUDGE = "judge"
@@ -20,7 +23,14 @@ def judge_by_scores(pairs: pl.DataFrame, params: Params, models: Models, _: Jour
     others = [name for name in pairs.columns if name.startswith("other_")]
     mine = pairs.drop(others)
     theirs = mine.with_columns(pairs[name].alias(name.removeprefix("other_")) for name in others)
-    both = all_rewards(reward, pl.concat([mine, theirs]), models, params.score.pack_tokens)
+    both = all_rewards(
+        reward,
+        pl.concat([mine, theirs]),
+        models,
+        params.score.pack_tokens,
+        max_failed=params.score.max_failed,
+        named_by=partial(of_option, section="judge", key="function"),
+    )
     score, message = both[f"reward/{JUDGE}"], both[f"message/{JUDGE}"]
     mine_, theirs_ = score[: pairs.height].to_list(), score[pairs.height :].to_list()
     reason = [a or b for a, b in zip(message[: pairs.height], message[pairs.height :], strict=True)]

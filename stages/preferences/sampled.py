@@ -16,7 +16,10 @@ from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, read_table
 from stages.preferences.label import label_pairs
 from stages.rollout.answers import sampled_answers
-from stages.score.rewards import call, check_arguments, classify, load_function, reward_inputs
+from stages.score.calling.function import UserFunction
+from stages.score.calling.inspection import check_function, of_option
+from stages.score.calling.rows import call_rows
+from stages.score.inputs import columns_of, reward_inputs
 
 OPTION = "reward_models.{name}.preferences.sampled"
 
@@ -33,23 +36,21 @@ def choose_prompts(prompts: pl.DataFrame, count: int, seed: int, name: str) -> p
     return pl.DataFrame({"prompt_id": order[:count]}).join(training, on="prompt_id", maintain_order="left")
 
 
-def gold_scores(answers: pl.DataFrame, options: SampledPairs, name: str) -> list[float | None]:
+def gold_of(options: SampledPairs, name: str) -> UserFunction:
+    """The gold function, and where params.yaml has it."""
+    reward = Reward(function=options.gold, arguments=options.arguments)
+    return of_option(f"gold_of_{name}", reward, OPTION.format(name=name), "gold")
+
+
+def gold_scores(answers: pl.DataFrame, options: SampledPairs, name: str, max_failed: float) -> list[float | None]:
     """What the gold function says of each answer; null where it cannot score it."""
-    option = OPTION.format(name=name)
-    inputs = reward_inputs(answers)
-    twice = sorted(set(options.arguments) & set(inputs))
-    if twice:
-        raise ParamsError(f"params.yaml: {option}.arguments: {twice} are columns that the function receives anyway")
-    function = load_function(options.gold, f"{option}.gold")
-    values = call(function, inputs | options.arguments, f"{option}.gold = {options.gold!r}")
-    return [classify(value)[0] for value in values]
+    return [row[0] for row in call_rows(gold_of(options, name), reward_inputs(answers), max_failed)]
 
 
 def check_gold(options: SampledPairs, name: str) -> None:
     """Told before anything is sampled."""
-    option = OPTION.format(name=name)
-    reward = Reward(function=options.gold, arguments=options.arguments)
-    check_arguments(load_function(options.gold, f"{option}.gold"), reward, f"{option}.arguments")
+    columns = columns_of()
+    check_function(gold_of(options, name), None if columns is None else columns - {"iteration"})
 
 
 def sampled_pairs(
@@ -58,7 +59,8 @@ def sampled_pairs(
     """The pairs of one reward model, without a split yet."""
     prompts = choose_prompts(read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)), options.prompts, params.seed, name)
     answers = sampled_answers(model, tokenizer, prompts, 2, ("preferences", name), params, journal)
-    scored = answers.with_columns(gold=pl.Series(gold_scores(answers, options, name), dtype=pl.Float64))
+    gold = gold_scores(answers, options, name, params.score.max_failed)
+    scored = answers.with_columns(gold=pl.Series(gold, dtype=pl.Float64))
     pairs, left_out = label_pairs(scored, options, params.seed, name)
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items())) or "none"
     journal.say(f"{prompts.height} prompts, {pairs.height} pairs; left out: {told}")

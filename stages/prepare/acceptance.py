@@ -11,7 +11,7 @@ from stages.common import paths
 from stages.common.fingerprint import code_hash, folder_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.prepare.options import write_json
+from stages.prepare.options import publish_json
 from stages.prepare.sources import of_rewards
 from stages.score.rewards import ROOM
 
@@ -35,5 +35,5 @@ def acceptance(params: Params) -> dict[str, Any]:
 
 def run(params: Params, journal: Journal) -> None:
     found = acceptance(params)
-    write_json(found, paths.ACCEPTANCE)
+    publish_json(found, paths.ACCEPTANCE)
     journal.say(str(found["accepted"]))

@@ -5,7 +5,6 @@ It runs before anything is sampled or trained, so that a wrong name is told at o
 the demonstrations is in the files, and changing one repeats nothing.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from stages.common.files import publish
 from stages.common.fingerprint import code_hash
 from stages.common.journal import Journal
 from stages.common.params import Params
+from stages.common.write_json import write_json
 from stages.prepare.counts import check_counts
-from stages.score.rewards import ROOM, check_functions
+from stages.score.rewards import ROOM, check_functions, columns_of
 from stages.sft.gold import judges
 
 
@@ -41,16 +41,16 @@ def sft_training(params: Params) -> dict[str, Any]:
     return options | {"lora": params.policy.lora.model_dump() if params.sft.method == "lora" else None}
 
 
-def write_json(content: dict[str, Any], path: Path) -> None:
+def publish_json(content: dict[str, Any], path: Path) -> None:
     with publish(path) as scratch:
-        scratch.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_json(content, scratch)
 
 
 def run(params: Params, journal: Journal) -> None:
-    check_functions(params)
+    check_functions(params, columns_of())
     check_counts(params)
     used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
-    write_json(used, paths.reward_models_index())
-    write_json(sft_source(params), paths.SFT_SOURCE)
-    write_json(sft_training(params), paths.SFT_TRAINING)
+    publish_json(used, paths.reward_models_index())
+    publish_json(sft_source(params), paths.SFT_SOURCE)
+    publish_json(sft_training(params), paths.SFT_TRAINING)
     journal.say(f"{len(params.score.rewards)} rewards, {len(used)} of them by reward models")

@@ -10,15 +10,16 @@ from stages.common.errors import StageError
 from stages.common.params import Params, ParamsError, Reward
 from stages.common.tables import GROUP
 from stages.rescore.rewards_file import Rewards
-from stages.score.rewards import check_arguments, load_function
+from stages.score.calling.function import of_reward
+from stages.score.calling.inspection import check_function
+from stages.score.rewards import columns_of
 
 
 def check_rewards(rewards: dict[str, Reward], option: str) -> None:
-    """Load the functions and refuse arguments that they do not take. `option`: the section that errors speak of."""
+    """Look at the functions: what they take, and what they need. `option`: the section that errors speak of."""
     for name, reward in rewards.items():
         if reward.function is not None:
-            function = load_function(reward.function, f"{option}.{name}.function")
-            check_arguments(function, reward, f"{option}.{name}.arguments")
+            check_function(of_reward(name, reward, option), columns_of())
 
 
 def check_given(given: Rewards, params: Params) -> None:

@@ -22,7 +22,8 @@ from stages.common.write_json import write_json
 from stages.rescore import made_of
 from stages.rescore.checks import check_estimator, check_given, check_past
 from stages.rescore.rewards_file import Rewards
-from stages.rescore.scores import read_old, refuse_failures, rewarded, rollout_rows, scores_table
+from stages.rescore.scores import read_old, scores_table
+from stages.score.rows import rollout_rows, score_rows
 
 ModelsOf = Callable[[], Models]
 
@@ -95,10 +96,9 @@ def _publish(work: Work, iteration: str, models: Models, journal: Journal) -> No
 def _scores(work: Work, iteration: str, models: Models) -> pl.DataFrame:
     rows = rollout_rows(iteration)
     try:
-        columns = rewarded(work.given.rewards, rows, models, work.params)
+        columns = score_rows(work.given.rewards, rows, models, work.params.score)
     except StageError as error:
         raise type(error)(work.given.placed(str(error))) from error
-    refuse_failures(rows.select(KEY).hstack(columns), work.given, work.params.score.max_failed)
     return scores_table(rows, read_old(iteration, rows), columns, work.params).sort(KEY)
 
 

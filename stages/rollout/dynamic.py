@@ -42,7 +42,7 @@ def mark_accepted(rows: pl.DataFrame, source: Source, options: DynamicSampling) 
     """Set `accepted` where the rewards of the row's group differ."""
     joined = rows.join(source.prompts, on="prompt_id", how="left", maintain_order="left")
     score = source.params.score
-    rewards = all_rewards(score.rewards, joined, source.models, score.pack_tokens)
+    rewards = all_rewards(score.rewards, joined, source.models, score.pack_tokens, max_failed=score.max_failed)
     reward = rewards["task_reward" if options.reward is None else f"reward/{options.reward}"]
     spread = (pl.col("_reward").max() - pl.col("_reward").min()).over("prompt_id")
     marked = rows.with_columns(_reward=reward).with_columns(accepted=(spread > EQUAL).fill_null(value=False))

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from stages.score.texts import text_of
+
 MIN_WORDS = 6
 
 Check = Callable[[str, int | None, str | None], bool]
@@ -111,17 +113,17 @@ def outcomes(text: str, constraints: list[dict[str, Any]], subject: str, finish_
 
 
 def parts(
-    completions: Sequence[str],
+    completions: Sequence[Any],
     constraints: Sequence[list[dict[str, Any]]],
     subject: Sequence[str],
     finish_reason: Sequence[str],
     **columns: object,
 ) -> list[dict[str, float]]:
     """What each row's reward is the mean of, by name."""
-    rows = zip(completions, constraints, subject, finish_reason, strict=True)
+    rows = zip(map(text_of, completions), constraints, subject, finish_reason, strict=True)
     return [{kind: float(met) for kind, met in outcomes(*row).items()} for row in rows]
 
 
-def reward(completions: Sequence[str], **columns: Any) -> list[float]:
+def reward(completions: Sequence[Any], **columns: Any) -> list[float]:
     """Reward function with TRL's signature: the fraction of constraints met, between 0 and 1."""
     return [sum(row.values()) / len(row) for row in parts(completions, **columns)]

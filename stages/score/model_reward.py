@@ -13,20 +13,29 @@ from stages.common.params import Reward
 from stages.common.policy import Models, load_tokenizer
 from stages.common.reward_model import NORMALISATION, RewardModelError, scores, unreadable
 from stages.common.reward_text import sequences_of
-from stages.score.rewards import Verdict, classify, reward_columns, reward_inputs
+from stages.score.calling.function import of_reward
+from stages.score.rewards import NamedBy, Verdict, classify, reward_columns, reward_inputs
 
 
-def all_rewards(rewards: dict[str, Reward], rows: pl.DataFrame, models: Models, max_tokens: int) -> pl.DataFrame:
+def all_rewards(
+    rewards: dict[str, Reward],
+    rows: pl.DataFrame,
+    models: Models,
+    max_tokens: int,
+    *,
+    max_failed: float | None = None,
+    named_by: NamedBy = of_reward,
+) -> pl.DataFrame:
     """The columns of `reward_columns`, by functions and models, for rows with their prompts' columns.
 
-    `max_tokens`: of one forward pass of a reward model.
+    `max_tokens`: of one forward pass of a reward model; `max_failed` and `named_by` as there.
     """
 
     def of_model(reward: Reward) -> list[Verdict]:
         assert reward.model is not None
         return model_verdicts(rows, reward.model, models, max_tokens, normalise=reward.normalise)
 
-    return reward_columns(rewards, reward_inputs(rows), of_model)
+    return reward_columns(rewards, reward_inputs(rows), of_model, max_failed=max_failed, named_by=named_by)
 
 
 def model_verdicts(

@@ -8,7 +8,6 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.critic import Critic
-from stages.common.errors import StageError
 from stages.common.gate import check_reference, check_same_keys, check_scores, check_token_values, refuse
 from stages.common.journal import Journal
 from stages.common.logprobs import completion_logprobs, takes_block_mask
@@ -16,10 +15,10 @@ from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models
 from stages.common.reward_model import positions
-from stages.common.tables import KEY, PROMPTS, ROLLOUTS, SCORES, read_table, reward_schema, write_table
+from stages.common.tables import KEY, SCORES, reward_schema, write_table
 from stages.critic import values
 from stages.score.kl import add_kl, add_score
-from stages.score.model_reward import all_rewards
+from stages.score.rows import rollout_rows, score_rows
 
 
 def add_reference(
@@ -74,30 +73,10 @@ def add_values(rows: pl.DataFrame, critic: Critic | None, max_tokens: int, journ
     return rows.with_columns(values=pl.Series([found[i] for i in range(rows.height)], dtype=SCORES["values"]))
 
 
-def score_rows(rows: pl.DataFrame, params: Params, models: Models) -> pl.DataFrame:
-    """The rewards of all rows, in their order. Greedy rows are scored in a call of their own: what a function makes of
-    the samples must not depend on whether there are any.
-    """
-    numbered, score = rows.with_row_index("_row"), params.score
-    kinds = [numbered.filter(kind=kind) for kind in ("sample", "greedy")]
-    scored = [
-        all_rewards(score.rewards, part.drop("_row"), models, score.pack_tokens).with_columns(part["_row"])
-        for part in kinds
-        if part.height
-    ]
-    return pl.concat(scored).sort("_row").drop("_row")
-
-
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
-    rollouts = read_table(paths.rollouts(name), ROLLOUTS, KEY)
-    prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
-    shared = sorted(set(rollouts.columns) & set(prompts.columns) - {"prompt_id"})
-    if shared:
-        raise StageError(f"{paths.PROMPTS}: columns {shared} have names that rollouts use; rename them in the dataset")
-    rows = rollouts.join(prompts, on="prompt_id", how="left", maintain_order="left")
-    refuse(rows, pl.col("prompt_ids").is_null(), str(paths.rollouts(name)), f"its prompt is in {paths.PROMPTS}")
+    rows = rollout_rows(name)
     critic = models.critic(paths.critic(paths.previous(name)))
-    rewards = score_rows(rows, params, models)
+    rewards = score_rows(params.score.rewards, rows, models, params.score)
     temperature, max_tokens = params.rollout.temperature, params.score.pack_tokens
     beta = params.score.kl.beta
     referenced = add_kl(add_reference(rows, models, temperature, max_tokens, journal) if beta else no_reference(rows))
@@ -108,7 +87,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     schema = SCORES | reward_schema(list(params.score.rewards))
     check_token_values(table)
     table = table.select(list(schema))
-    check_same_keys(table, rollouts, "scores", "rollouts")
+    check_same_keys(table, rows, "scores", "rollouts")
     check_scores(table)
     check_reference(table, wanted=beta > 0)
     write_table(table, schema, KEY, paths.scores(name))

@@ -16,7 +16,7 @@ from stages.common.tables import DEMONSTRATIONS, EQUAL
 from stages.rollout.completions import completion_columns, settings_of
 from stages.rollout.sampler import Request, sample
 from stages.score.rewards import reward_columns, reward_inputs
-from stages.sft.gold import judges
+from stages.sft.gold import judges, named_by
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ def sample_answers(
 
 def scored(rows: pl.DataFrame, params: Params) -> pl.DataFrame:
     """The answers with `task_reward`."""
-    return rows.with_columns(reward_columns(judges(params), reward_inputs(rows))["task_reward"])
+    found = reward_columns(
+        judges(params), reward_inputs(rows), max_failed=params.score.max_failed, named_by=named_by(params)
+    )
+    return rows.with_columns(found["task_reward"])
 
 
 def pick(rows: pl.DataFrame) -> Picked:

@@ -8,25 +8,26 @@ from stages.common.errors import StageError
 from stages.common.gate import check_preferences
 from stages.common.seeds import seed_of
 from stages.common.tables import TableError
-from stages.score import rewards
 from tests.stages.preferences.project import Project
 
-GOLD = "stages.score.gold_of_tests:gold"
-
-
+GOLD = "gold_of_tests.py:gold"
+CODE = '''
 def gold(completions, completion_ids, wanted, prompts, scale=1.0, **columns):
     """Null for a third of the prompts; reads a column of the dataset."""
     assert len(completions) == len(completion_ids) == len(wanted) == len(prompts)
     return [None if w == 0 else scale * (w + sum(ids) % 5) for ids, w in zip(completion_ids, wanted, strict=True)]
 
+def short(completions, **columns):
+    return [1.0]
+
+def strict(prompts, completions, completion_ids):
+    return []
+'''
+
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    found = {GOLD: gold, "stages.score.gold_of_tests:short": lambda completions, **columns: [1.0]}
-    found["stages.score.gold_of_tests:strict"] = lambda prompts, completions, completion_ids: []
-    load = rewards.load_function
-    fake = lambda spec, option: found[spec] if spec in found else load(spec, option)
-    monkeypatch.setattr("stages.preferences.sampled.load_function", fake)
+    (tmp_path / "gold_of_tests.py").write_text(CODE)
     return Project(tmp_path, monkeypatch)
 
 
@@ -122,10 +123,10 @@ def test_arguments_reach_the_gold_function(project):
             r"reward_models.gold.preferences.sampled.gold = .*: ModuleNotFoundError",
         ),
         (
-            {"gold": "stages.score.gold_of_tests:strict", "arguments": {"colour": 1}},
-            "reward_models.gold.preferences.sampled.arguments: stages.score.gold_of_tests:strict takes no colour",
+            {"gold": "gold_of_tests.py:strict", "arguments": {"colour": 1}},
+            "reward_models.gold.preferences.sampled.arguments: gold_of_tests.py:strict takes no colour",
         ),
-        ({"gold": "stages.score.gold_of_tests:short"}, "returned 1 values for 48 completions"),
+        ({"gold": "gold_of_tests.py:short"}, "returned 1 values for 48 completions"),
         (
             {"arguments": {"wanted": 1}},
             r"sampled.arguments: \['wanted'\] are columns that the function receives anyway",

@@ -77,3 +77,10 @@ def test_acceptance_changes_with_the_content_of_the_models_that_are_used(models)
 
 def test_without_dynamic_sampling_nothing_decides(models):
     assert accepted(dynamic=False, good=RM) == accepted(dynamic=False)
+
+
+def test_acceptance_changes_with_the_code_of_functions_outside_the_stages(models, tmp_path):
+    (tmp_path / "own.py").write_text("def f(completions, **columns): return [1.0] * len(completions)\n")
+    before = accepted(own={"function": "own.py:f"})
+    (tmp_path / "own.py").write_text("def f(completions, **columns): return [2.0] * len(completions)\n")
+    assert accepted(own={"function": "own.py:f"}) != before

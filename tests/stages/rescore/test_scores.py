@@ -5,10 +5,9 @@ import pytest
 
 from stages.common.errors import StageError
 from stages.common.params import Reward
-from stages.common.tables import KEY, SCORES, TableError
+from stages.common.tables import KEY, SCORES
 from stages.rescore.checks import check_past
-from stages.rescore.rewards_file import Rewards
-from stages.rescore.scores import KEPT, refuse_failures, scores_table, with_score
+from stages.rescore.scores import KEPT, scores_table
 from stages.score.rewards import add_task_reward
 from tests.stages.compare.hand import params_of, side
 
@@ -55,8 +54,6 @@ def test_without_a_reference_null_columns_stay_null_and_nothing_is_taken_off():
     table = scores_table(old.select(KEY), old, new_rewards(0.5, None, 1.0), params_of())
     assert table["score"].to_list() == [0.5, None, 1.0]
     assert all(table[name].null_count() == 3 for name in gone)
-    with pytest.raises(TableError, match="a row has the KL that it is penalised for"):
-        with_score(table, 0.1)
 
 
 def test_rows_that_dynamic_sampling_left_out_stay_so():
@@ -65,24 +62,6 @@ def test_rows_that_dynamic_sampling_left_out_stay_so():
     assert not table["accepted"].any()
     assert not table["in_baseline"].any()
     assert table["score"].null_count() == 0
-
-
-def test_too_many_failures_name_place_and_row():
-    given = Rewards({"new": Reward(function="m:f")}, "mine.yaml", "rewards.")
-    old = old_scores()
-    table = old.select(KEY).hstack(new_rewards(1.0, None, 1.0))
-    refuse_failures(table, given, 1 / 3)
-    with pytest.raises(StageError) as error:
-        refuse_failures(table, given, 0.3)
-    assert "mine.yaml: rewards.new failed on 1 of 3 rows" in str(error.value)
-    assert "First: p sample 1: timeout" in str(error.value)
-
-
-def test_missing_is_no_failure():
-    rows = (
-        old_scores().select(KEY).hstack(new_rewards(1.0, None, 1.0).with_columns(pl.lit("missing").alias("status/new")))
-    )
-    refuse_failures(rows, Rewards({"new": Reward(function="m:f")}, "mine.yaml", ""), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from stages.common.params import ParamsError, Reward
-from stages.score.rewards import check_arguments, load_function
+from stages.score.calling.function import UserFunction, of_reward
+from stages.score.calling.inspection import check_function
 
 FUNCTIONS = {  # with arguments that `check` takes
     "exact_match:exact_match": {},
@@ -38,6 +39,15 @@ HEAVY = {
 }
 
 
+def given(spec: str, arguments: dict) -> UserFunction:
+    return of_reward("x", Reward(function=f"stages.score.{spec}", arguments=arguments))
+
+
+def loaded(spec: str):
+    module, _, name = spec.partition(":")
+    return getattr(importlib.import_module(f"stages.score.{module}"), name)
+
+
 def test_importing_them_imports_nothing_heavy():
     modules = ", ".join(f"stages.score.{spec.partition(':')[0]}" for spec in FUNCTIONS)
     script = f"import sys, {modules}; print(*sorted({HEAVY!r} & set(sys.modules)))"
@@ -47,17 +57,15 @@ def test_importing_them_imports_nothing_heavy():
 
 @pytest.mark.parametrize("spec", FUNCTIONS)
 def test_arguments_are_checked_before_anything_is_sampled(spec):
-    function = load_function(f"stages.score.{spec}", "score.rewards.x.function")
-    check_arguments(function, Reward(function=f"stages.score.{spec}", arguments=FUNCTIONS[spec]), "x")
-    wrong = Reward(function=f"stages.score.{spec}", arguments=FUNCTIONS[spec] | {"no_such_argument": 1})
+    check_function(given(spec, FUNCTIONS[spec]), None)
     with pytest.raises(ParamsError, match="no_such_argument"):
-        check_arguments(function, wrong, "x")
+        check_function(given(spec, FUNCTIONS[spec] | {"no_such_argument": 1}), None)
 
 
 @pytest.mark.parametrize("spec", FUNCTIONS)
 def test_check_knows_the_functions_own_arguments_and_defaults(spec):
     """What `check` takes is what the function takes beside columns, with the same defaults."""
-    function = load_function(f"stages.score.{spec}", "x")
+    function = loaded(spec)
     columns = {"prompts", "completions", "completion_ids"}
     taken = {n: p.default for n, p in inspect.signature(function).parameters.items() if p.kind is not p.VAR_KEYWORD}
     checked = {n: p.default for n, p in inspect.signature(function.check).parameters.items()}
@@ -77,6 +85,6 @@ def test_every_built_in_reward_is_documented():
     text = (Path(__file__).parents[3] / "docs" / "built_in_rewards.md").read_text(encoding="utf-8")
     for spec in FUNCTIONS:
         assert f"stages.score.{spec}" in text
-        function = load_function(f"stages.score.{spec}", "x")
+        function = loaded(spec)
         for argument in inspect.signature(function.check).parameters:
             assert f"`{argument}`" in text, (spec, argument)

@@ -273,3 +273,10 @@ def test_answer_that_the_json_parser_gives_up_on_is_an_answer_that_is_not_json(a
 @pytest.mark.parametrize("answer", ["In shorts we cut it.", "In shortest form: cut it."])
 def test_start_phrase_is_whole_words(answer):
     assert is_met(constraint("start_phrase"), answer, "stop") is False
+
+
+def test_a_completion_may_be_a_turn_as_of_a_conversation():
+    columns = {"constraints": [[{"kind": "no_commas", "number": None, "text": None}]], "subject": ["tea"]}
+    text = "Tea is what a kettle is for"
+    as_text = reward([text], finish_reason=["stop"], **columns)
+    assert reward([[{"role": "assistant", "content": text}]], finish_reason=["stop"], **columns) == as_text == [1.0]

@@ -3,8 +3,9 @@
 import pytest
 
 from stages.common.params import ParamsError, Reward
+from stages.score.calling.function import of_reward
+from stages.score.calling.inspection import check_function
 from stages.score.overlong import soft_overlong
-from stages.score.rewards import check_arguments
 
 
 @pytest.mark.parametrize(
@@ -24,8 +25,9 @@ def test_by_hand(length, penalty):
         ({"max_len": 20, "cache": 8}, "unexpected keyword argument 'max_len'"),
     ],
 )
-def test_wrong_arguments_are_told_before_anything_is_sampled(arguments, told):
+def test_wrong_arguments_are_told_before_anything_is_sampled(arguments, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     reward = Reward(function="stages.score.overlong:soft_overlong", arguments=arguments)
     with pytest.raises(ParamsError, match=r"params\.yaml: score\.rewards\.long\.arguments: ") as error:
-        check_arguments(soft_overlong, reward, "score.rewards.long.arguments")
+        check_function(of_reward("long", reward), None)
     assert told in str(error.value)

@@ -1,21 +1,20 @@
 """Reward functions: what they receive, what their results mean, and what becomes of those that fail."""
 
 import math
-import sys
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
 
+from stages.common.errors import StageError
 from stages.common.params import ParamsError, Reward
 from stages.common.tables import PROMPTS, ROLLOUTS
+from stages.score.inputs import columns_of as columns_announced
 from stages.score.rewards import (
     RewardError,
     add_task_reward,
-    call,
     classify,
-    load_function,
     reward_columns,
     reward_inputs,
 )
@@ -27,9 +26,8 @@ MODULE = "rloo_test_rewards"
 def code(tmp_path, monkeypatch):
     """Write the module that reward functions under test live in."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    yield lambda text: (tmp_path / f"{MODULE}.py").write_text(text)
-    sys.modules.pop(MODULE, None)
+    monkeypatch.chdir(tmp_path)
+    return lambda text: (tmp_path / f"{MODULE}.py").write_text(text)
 
 
 def columns_of(function, count=3, weight=1.0, **more):
@@ -148,8 +146,8 @@ def test_wrong_number_of_values_is_an_error_that_names_the_function(code, return
     ("body", "told"),
     [
         ("raise ZeroDivisionError('no rows')", "raised ZeroDivisionError: no rows"),
-        ("return None", "raised TypeError"),
-        ("return 1.0", "raised TypeError"),
+        ("return None", "returned None, not a list"),
+        ("return 1.0", "returned a float (1.0), not a list"),
         ("return [completions[5]]", "raised IndexError"),
     ],
 )
@@ -169,15 +167,15 @@ def test_function_that_lacks_a_parameter_is_an_error(code):
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("no_such_module_here:f", "No module named 'no_such_module_here'"),
+        ("no_such_module_here:f", "no module 'no_such_module_here' here"),
         (f"{MODULE}:g", "has no attribute 'g'"),
         (f"{MODULE}:NUMBER", "NUMBER is not a function"),
     ],
 )
 def test_function_that_cannot_be_had_is_named_with_its_option(code, spec, told):
     code("NUMBER = 3\ndef f(completions): return []")
-    with pytest.raises(ParamsError) as error:
-        load_function(spec, "score.rewards.one.function")
+    with pytest.raises(StageError) as error:
+        reward_columns({"one": Reward(function=spec)}, {"completions": ["a"]})
     assert str(error.value).startswith(f"params.yaml: score.rewards.one.function = {spec!r}: ")
     assert told in str(error.value)
 
@@ -185,8 +183,8 @@ def test_function_that_cannot_be_had_is_named_with_its_option(code, spec, told):
 @pytest.mark.parametrize("text", ["def f(:", "1 / 0"], ids=["syntax", "raises"])
 def test_module_that_is_broken_is_named_with_its_option(code, text):
     code(text)
-    with pytest.raises(ParamsError, match=r"score\.rewards\.one\.function"):
-        load_function(f"{MODULE}:f", "score.rewards.one.function")
+    with pytest.raises(StageError, match=r"params\.yaml: score\.rewards\.one\.function"):
+        columns_of("f")
 
 
 def test_async_function_is_awaited(code):
@@ -200,11 +198,15 @@ def test_async_function_that_raises_is_an_error(code):
         columns_of("f")
 
 
-def test_values_may_come_as_array_tensor_or_generator():
-    inputs = {"completions": ["a", "b"]}
-    assert call(lambda completions: np.array([1.0, 2.0]), inputs, "x") == [1.0, 2.0]
-    assert call(lambda completions: torch.tensor([1.0, 2.0]), inputs, "x") == [1.0, 2.0]
-    assert call(lambda completions: (float(c == "a") for c in completions), inputs, "x") == [1.0, 0.0]
+@pytest.mark.parametrize(
+    "returned",
+    ["numpy.array([1.0, 2.0])", "torch.tensor([1.0, 2.0])", "(float(c) for c in completions)", "(1, 2)"],
+)
+def test_values_may_come_as_array_tensor_generator_or_tuple(code, returned):
+    module = returned.partition(".")[0]
+    code(f"import {module if module in ('numpy', 'torch') else 'math'}\ndef f(completions): return {returned}")
+    rewards = {"one": Reward(function=f"{MODULE}:f")}
+    assert reward_columns(rewards, {"completions": ["1", "2"]})["reward/one"].to_list() == [1.0, 2.0]
 
 
 def test_functions_receive_the_names_of_trl_and_the_columns_of_the_dataset():
@@ -227,15 +229,17 @@ def test_columns_reach_the_function_by_name_and_in_row_order(code):
     assert columns_of("f", subject=["0", "9", "2"])["reward/one"].to_list() == [1.0, 0.0, 1.0]
 
 
-def test_file_of_the_project_outside_the_room_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "outside_the_room.py").write_text(
-        "def f(completions, **columns):\n    return [1.0] * len(completions)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert load_function("outside_the_room:f", "score.rewards.a.function")
+@pytest.mark.parametrize("spec", ["own/outside.py:f", "own.outside:f", "outside_the_room:f"])
+def test_files_and_modules_anywhere_in_the_project_are_called_with_what_lies_beside_them(tmp_path, monkeypatch, spec):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ParamsError, match=r"move it to stages/score/ and name it stages\.score\.outside_the_room:f"):
-        load_function("outside_the_room:f", "score.rewards.a.function")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own").mkdir()
+    helper = "from own.beside import ONE" if spec.startswith("own.") else "from beside import ONE"
+    text = f"{helper}\ndef f(completions, **columns): return [ONE] * len(completions)\n"
+    folder = tmp_path if spec.startswith("outside") else tmp_path / "own"
+    (folder / "beside.py").write_text("ONE = 1.0")
+    (folder / ("outside_the_room.py" if spec.startswith("outside") else "outside.py")).write_text(text)
+    assert reward_columns({"a": Reward(function=spec)}, {"completions": ["x"]})["reward/a"].to_list() == [1.0]
 
 
 def test_arguments_of_the_params_reach_the_function_by_name(code):
@@ -250,3 +254,26 @@ def test_an_argument_called_like_a_column_is_refused(code):
     reward = Reward(function=f"{MODULE}:f", arguments={"subject": "x"})
     with pytest.raises(ParamsError, match=r"score\.rewards\.one\.arguments: \['subject'\] are columns"):
         reward_columns({"one": reward}, {"completions": ["a"], "subject": ["y"]})
+
+
+TURNS = [{"role": "user", "content": "Why?"}]
+
+
+def test_conversations_come_as_in_trl_and_texts_as_texts():
+    schema = {"prompt": pl.String, "messages": PROMPTS["messages"], "completion": pl.String, "prompt_tail": pl.String}
+    rows = pl.DataFrame([["Why?", TURNS, "So.", "<think>"], ["How?", None, "Thus.", ""]], schema=schema, orient="row")
+    inputs = reward_inputs(rows)
+    assert inputs == {
+        "prompts": [TURNS, "How?"],
+        "completions": [[{"role": "assistant", "content": "So."}], "Thus."],
+        "prompt_tail": ["<think>", ""],
+    }
+    assert reward_inputs(rows.filter(pl.col("messages").is_null()))["completions"] == ["Thus."]
+
+
+def test_the_columns_that_are_announced_are_those_that_come(tmp_path):
+    prompts = pl.DataFrame({**{name: [None] for name in PROMPTS}, "answer": ["4"]})
+    prompts.write_parquet(tmp_path / "prompts.parquet")
+    row = {name: [None] for name in {**ROLLOUTS, **PROMPTS}} | {"answer": ["4"]}
+    assert set(reward_inputs(pl.DataFrame(row))) == columns_announced(tmp_path / "prompts.parquet")
+    assert columns_announced(tmp_path / "none.parquet") is None

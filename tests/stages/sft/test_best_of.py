@@ -1,5 +1,8 @@
 """Picking demonstrations among the base's own answers."""
 
+import inspect
+from pathlib import Path
+
 import polars as pl
 import pytest
 import torch
@@ -87,13 +90,10 @@ def prompts(base):
     return write_table(pl.DataFrame(rows, schema=PROMPTS), PROMPTS, ("prompt_id",), paths.PROMPTS)
 
 
-REWARD = {"sum": {"function": f"{__name__}:by_sum", "weight": 1.0, "arguments": {}}}
-
-
 @pytest.fixture
-def options(params, monkeypatch):
-    monkeypatch.setattr("stages.score.rewards.load_function", lambda *_: by_sum)
-    return params(SFT, score__rewards={"sum": {"function": "stages.score.sums:by_sum"}}, rollout__max_new_tokens=60)
+def options(params, base):
+    Path("sums.py").write_text(inspect.getsource(by_sum))
+    return params(SFT, score__rewards={"sum": {"function": "sums.py:by_sum"}}, rollout__max_new_tokens=60)
 
 
 def test_the_base_answers_chosen_prompts_and_the_table_holds_the_best(prompts, options, journal):

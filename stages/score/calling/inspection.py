@@ -1,0 +1,109 @@
+"""Looking at functions before anything is sampled: each is imported in a child process, and what it takes is compared
+with what it will be given.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from stages.common.params import Params, ParamsError, Reward
+from stages.score.calling import signatures
+from stages.score.calling.function import UserFunction, identity_of, of_reward
+from stages.score.calling.rows import refuse_columns_as_arguments
+from stages.score.calling.session import session
+from stages.score.calling.side_by_side import side_by_side
+from stages.score.calling.signatures import About
+from stages.score.calling.worker import RewardError
+
+FRESH_SECONDS = 600.0  # so long a signature holds: the parts of a run ask one after the other
+
+
+def check_functions(params: Params, columns: set[str] | None = None) -> None:
+    """Every function that params.yaml names: a ParamsError for the first, in their order, that cannot be had, does not
+    take its arguments, or needs what is not there.
+
+    `columns`: all that functions receive by name (`stages.score.inputs.columns_of`); None: the prompts are not made.
+    """
+    tasks: list[Callable[[], None]] = [
+        partial(check_function, function, columns - without if columns is not None else None)
+        for function, without in functions_of(params)
+    ]
+    if tasks:
+        side_by_side(tasks)
+
+
+def functions_of(params: Params) -> Iterator[tuple[UserFunction, set[str]]]:
+    """All functions of params.yaml, each with the columns that it is not given."""
+    for section, rewards in (("score.rewards", params.score.rewards), ("evaluate.rewards", params.evaluate.rewards)):
+        for name, reward in rewards.items():
+            if reward.function is not None:
+                yield of_reward(name, reward, section), set()
+    if params.evaluate.parts is not None:
+        yield parts_of(params.evaluate.parts), set()
+    if params.judge is not None and params.judge.function is not None:
+        judge = Reward(function=params.judge.function, arguments=params.judge.arguments)
+        yield of_option("judge", judge, "judge", "function"), set()
+    best_of = params.sft.best_of if params.sft is not None else None
+    if best_of is not None and best_of.gold is not None:
+        gold = Reward(function=best_of.gold, arguments=best_of.arguments)
+        yield of_option("gold", gold, "sft.best_of", "gold"), set()
+    for name, model in params.reward_models.items():
+        sampled = model.preferences.sampled if model.preferences is not None else None
+        if sampled is not None:
+            gold = Reward(function=sampled.gold, arguments=sampled.arguments)
+            option = f"reward_models.{name}.preferences.sampled"
+            yield of_option(f"gold_of_{name}", gold, option, "gold"), {"iteration"}
+
+
+def of_option(name: str, reward: Reward, section: str, key: str) -> UserFunction:
+    """A function that stands elsewhere than among the rewards."""
+    assert reward.function is not None
+    return UserFunction(name, f"{section}.{key}", reward.function, reward.arguments, f"{section}.arguments")
+
+
+def parts_of(spec: str) -> UserFunction:
+    return UserFunction("parts", "evaluate.parts", spec, kind="parts")
+
+
+def check_function(function: UserFunction, columns: set[str] | None) -> None:
+    """One of them."""
+    refuse_columns_as_arguments(function, columns or set())
+    identity = identity_of(function)
+    about = signatures.known(function.spec, identity, FRESH_SECONDS)
+    if about is not None and not about["has_check"]:
+        check_signature(function, about, columns)
+        return
+    with session(function) as open_session:
+        try:
+            about = open_session.start()
+        except RewardError as error:
+            raise ParamsError(str(error)) from None
+        check_signature(function, about, columns)
+        failure = open_session.check() if about["has_check"] else None
+    if failure is not None:
+        told = failure.message.removeprefix("TypeError: ").removeprefix("ValueError: ")
+        raise ParamsError(f"params.yaml: {function.arguments_option}: {told}")
+
+
+def check_signature(function: UserFunction, about: About, columns: set[str] | None) -> None:
+    """What the function takes, beside what it will be given."""
+    unknown = [] if about["takes_all"] else sorted(set(function.arguments) - set(about["parameters"]))
+    if unknown:
+        raise ParamsError(
+            f"params.yaml: {function.arguments_option}: {function.spec} takes no {', '.join(unknown)}"
+            f"; it takes {', '.join(about['parameters'])}"
+        )
+    if columns is None:
+        return
+    lacking = [name for name in about["required"] if name not in columns | set(function.arguments)]
+    if lacking:
+        raise ParamsError(
+            f"params.yaml: {function.told} needs {', '.join(lacking)}: neither a column nor one of its arguments. "
+            f"Columns are {', '.join(sorted(columns))}; name a column of the prompts so "
+            "(prepare.prompts.file.rename), or give the function a default or an argument"
+        )
+    left = [] if about["takes_all"] else sorted(columns - set(about["parameters"]))
+    if left:
+        raise ParamsError(
+            f"params.yaml: {function.told} takes neither **columns nor {', '.join(left)}, and is given every column by "
+            "name; add **columns to its parameters"
+        )

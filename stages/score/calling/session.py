@@ -1,0 +1,122 @@
+"""Calls of one function, one after the other: an executor that is started when the first call needs it, and again after
+one that ended it. A call gives the rows, or a failure that concerns these rows; what is wrong with the function as a
+whole is a RewardError.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from stages.score.calling import signatures
+from stages.score.calling.cache import Row
+from stages.score.calling.function import UserFunction, identity_of
+from stages.score.calling.resident import worker_for
+from stages.score.calling.signatures import About
+from stages.score.calling.worker import RewardError, Worker, call_executor, start_executor
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call gave no rows: `status` and `message` of its row; `told` says the same of a function."""
+
+    status: str
+    message: str
+    told: str
+
+
+@dataclass
+class Session:
+    """What calls go through. `identity`: of the function's code; `stack` gives the worker back at the end."""
+
+    function: UserFunction
+    identity: dict[str, str]
+    stack: ExitStack
+    worker: Worker | None = None
+
+    def about(self) -> About:
+        """The signature: as it was found before, or by starting the executor."""
+        known = signatures.known(self.function.spec, self.identity)
+        return known if known is not None else self.start()
+
+    def start(self) -> About:
+        """An executor that holds the function."""
+        function, limits = self.function, self.function.limits
+        if self.worker is None:
+            self.worker = self.stack.enter_context(worker_for(function.spec, self.identity, limits.memory_mb))
+        if self.worker.about is None:
+            log = {"log": function.log, "title": f"import of {function.spec}"}
+            answer = start_executor(self.worker, function.spec, self._limits(limits.start_seconds), log)
+            if self.worker.about is None:
+                raise RewardError(self._not_started(answer))
+            signatures.keep(function.spec, self.identity, self.worker.about)
+        return self.worker.about
+
+    def call(self, inputs: dict[str, Any], count: int, seconds: float, title: str) -> list[Row] | Failure:
+        """The rows of one call."""
+        function = self.function
+        request = {"do": "call", "inputs": inputs, "arguments": dict(function.arguments), "rows": count}
+        answer = self._ask(request | {"kind": function.kind}, seconds, title)
+        reply = answer.get("reply", {})
+        if "verdicts" in reply and len(reply["verdicts"]) == count:
+            return [(row[0], row[1], row[2]) for row in reply["verdicts"]]
+        if "fault" in reply:
+            raise RewardError(f"{function.told} {reply['fault']}")
+        return failure(answer, seconds, function.limits.memory_mb)
+
+    def check(self) -> Failure | None:
+        """The function's own check of its arguments."""
+        limits = self.function.limits
+        answer = self._ask({"do": "check", "arguments": dict(self.function.arguments)}, limits.start_seconds, "check")
+        return None if "checked" in answer.get("reply", {}) else failure(answer, limits.start_seconds, limits.memory_mb)
+
+    def _ask(self, request: dict[str, Any], seconds: float, title: str) -> dict[str, Any]:
+        self.start()
+        assert self.worker is not None
+        log = {"log": self.function.log, "title": title}
+        answer = call_executor(self.worker, request, self._limits(seconds), log)
+        if answer.get("ended") == "supervisor":
+            self.worker = None  # the next call has another; `stack` sees to the end of this one
+        return answer
+
+    def _limits(self, seconds: float) -> dict[str, Any]:
+        return {"seconds": seconds, "memory_mb": self.function.limits.memory_mb}
+
+    def _not_started(self, answer: dict[str, Any]) -> str:
+        function = self.function
+        if "fault" in answer.get("reply", {}):
+            return (
+                f"params.yaml: {function.told}: {answer['reply']['fault']} (traceback in {function.log}); give a "
+                "function that can be imported, as module:function or path/to/file.py:function"
+            )
+        why = failure(answer, function.limits.start_seconds, function.limits.memory_mb).told
+        return f"params.yaml: {function.told} {why} while it was imported; what it printed is in {function.log}"
+
+
+@contextmanager
+def session(function: UserFunction) -> Iterator[Session]:
+    with ExitStack() as stack:
+        yield Session(function, identity_of(function), stack)
+
+
+def failure(answer: dict[str, Any], seconds: float, memory_mb: int) -> Failure:
+    """What a reply without rows, or the end of the process, is called in the scores table."""
+    reply = answer.get("reply", {})
+    if "raised" in reply:
+        return Failure("error", reply["raised"], f"raised {reply['raised']}")
+    ended = "memory" if reply.get("memory") else answer.get("ended")
+    if ended == "timeout":
+        return Failure("timeout", f"more than {seconds:g} s", f"took more than {seconds:g} s")
+    if ended == "memory":
+        return Failure("error", f"used more than {memory_mb} MB", f"used more than {memory_mb} MB")
+    if ended == "exit":
+        return _process(f"ended with exit status {answer['status']}")
+    if ended == "signal":
+        return Failure("error", f"killed by {answer['name']}", f"was killed by {answer['name']}")
+    if ended == "supervisor":
+        return _process("was ended from outside, with the process that watches over it")
+    return _process("wrote over what it is asked by, and was ended")
+
+
+def _process(what: str) -> Failure:
+    return Failure("error", f"the process {what}", f"had a process that {what}")
