@@ -127,7 +127,7 @@ def evaluate_seconds(work: DryRun) -> float:
     answers = prompts.height * params.evaluate.samples_per_prompt
     steps = answers / probe.sequences * probe.step * (params.rollout.max_new_tokens - 1)
     seconds = probe.prefill / probe.prompts * prompts.height + steps + reward_seconds(work) * answers
-    if not measures_kl(params):
+    if not params.evaluate.measures_kl(params.score.kl.beta):
         return seconds
     length = mean(prompts["prompt_ids"].list.len()) + mean(pl.read_parquet(paths.rollouts(FIRST))["length"])
     return seconds + answers * length * work.passes.seconds / work.passes.tokens
@@ -135,11 +135,6 @@ def evaluate_seconds(work: DryRun) -> float:
 
 def mean(numbers: pl.Series) -> float:
     return float(numbers.sum()) / max(1, len(numbers))
-
-
-def measures_kl(params: Params) -> bool:
-    """Whether an evaluation needs the reference."""
-    return params.score.kl.beta > 0 if params.evaluate.kl == "auto" else bool(params.evaluate.kl)
 
 
 def not_estimated(params: Params) -> list[str]:

@@ -5,51 +5,21 @@ import os
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from pipeline.check.findings import Finding, attempt
-from stages.common.params import Evaluate, Params, Reward
-from stages.score import rewards
-
-
-def alone(params: Params) -> dict[str, Params]:
-    """By place: the params with a single function left."""
-    score, evaluate, sft = params.score, params.evaluate, params.sft
-    quiet = evaluate.model_copy(update={"rewards": {}, "parts": None})
-    none = params.model_copy(
-        update={
-            "score": score.model_copy(update={"rewards": {}}),
-            "evaluate": quiet,
-            "judge": None,
-            "sft": None,
-            "reward_models": {},
-        }
-    )
-
-    def evaluated(**update: Any) -> dict[str, Evaluate]:
-        return {"evaluate": quiet.model_copy(update=update)}
-
-    one: dict[str, dict[str, Any]] = {
-        f"score.rewards.{name}": {"score": score.model_copy(update={"rewards": {name: reward}})}
-        for name, reward in score.rewards.items()
-        if reward.function is not None
-    }
-    one |= {f"evaluate.rewards.{name}": evaluated(rewards={name: r}) for name, r in evaluate.rewards.items()}
-    if evaluate.parts is not None:
-        one["evaluate.parts"] = evaluated(parts=evaluate.parts)
-    if params.judge is not None and params.judge.function is not None:
-        one["judge.function"] = {"judge": params.judge}
-    if sft is not None and sft.best_of is not None and sft.best_of.gold is not None:
-        one["sft.best_of.gold"] = {"sft": sft}
-    for name, model in params.reward_models.items():
-        if model.preferences is not None and model.preferences.sampled is not None:
-            one[f"reward_models.{name}.preferences.sampled.gold"] = {"reward_models": {name: model}}
-    return {place: none.model_copy(update=update) for place, update in one.items()}
+from stages.common.params import Params, Reward
+from stages.score.calling.function import UserFunction
+from stages.score.calling.inspection import check_function, functions_of
+from stages.score.rewards import columns_of
 
 
 def check_each(params: Params, findings: list[Finding]) -> set[str]:
     """Check every function; returns the places of those that are wrong."""
-    wrong = {place for place, one in alone(params).items() if not attempt(findings, place, partial(_checked, one))}
+    columns, wrong = columns_of(), set()
+    for function, without in functions_of(params):
+        known = columns - without if columns is not None else None
+        if not attempt(findings, function.option, partial(_checked, function, known)):
+            wrong.add(function.option.removesuffix(".function"))
     for place, variable in key_variables(params).items():
         if not os.environ.get(variable):
             text = f"the environment has no {variable}, which holds the key: set it before the run starts"
@@ -57,10 +27,8 @@ def check_each(params: Params, findings: list[Finding]) -> set[str]:
     return wrong
 
 
-def _checked(params: Params) -> bool:
-    columns_of: Any = getattr(rewards, "columns_of", None)
-    given: tuple[Any, ...] = (params,) if columns_of is None else (params, columns_of())
-    rewards.check_functions(*given)
+def _checked(function: UserFunction, columns: set[str] | None) -> bool:
+    check_function(function, columns)
     return True
 
 

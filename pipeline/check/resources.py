@@ -7,7 +7,6 @@ import psutil
 import torch
 
 from pipeline.check.dry_run import FIRST, DryRun
-from pipeline.check.estimate import measures_kl
 from pipeline.check.findings import Finding
 from stages.common import paths
 from stages.common.device import available_cores
@@ -31,7 +30,8 @@ def needed_memory(work: DryRun) -> dict[str, float]:
     config, options = work.facts["config"], work.params.rollout
     lora = work.params.policy.method == "lora"
     own = weights - trainable if lora else weights  # of the base alone
-    wants = work.params.score.kl.beta > 0 or measures_kl(work.params)
+    beta = work.params.score.kl.beta
+    wants = beta > 0 or work.params.evaluate.measures_kl(beta)
     apart = wants and not (lora and work.params.prepare.reference is None)
     vocabulary = int(config.vocab_size)
     return {

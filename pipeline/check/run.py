@@ -25,6 +25,7 @@ from stages.common.device import available_cores
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
 from stages.common.params_file import load_params
+from stages.score.calling.resident import close_all
 
 
 def check(console: Console, prompts: int, *, keep: bool, out: Path | None) -> bool:
@@ -64,8 +65,11 @@ def dry_run(
         if known:
             link_reusable(work, folder)
         with inside(folder):
-            run(work)
-            return page.sections(work, examined(work, plan, free, load))
+            try:
+                run(work)
+                return page.sections(work, examined(work, plan, free, load))
+            finally:
+                close_all()  # processes of reward functions, whose working folder goes
 
 
 def counted(findings: list[Finding], level: str) -> str:

@@ -1,11 +1,14 @@
 """By what the best answer of `best_of` is picked."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from stages.common.params import Params, Reward
 from stages.score.calling.function import of_reward
 from stages.score.calling.inspection import of_option
-from stages.score.rewards import NamedBy
+
+if TYPE_CHECKING:  # sources, which run each time, must not wait for polars
+    from stages.score.rewards import NamedBy
 
 
 def judges(params: Params) -> dict[str, Reward]:
@@ -16,7 +19,7 @@ def judges(params: Params) -> dict[str, Reward]:
     return {name: reward for name, reward in params.score.rewards.items() if reward.function is not None}
 
 
-def named_by(params: Params) -> NamedBy:
+def named_by(params: Params) -> "NamedBy":
     """Where params.yaml names these functions."""
     options = params.sft.best_of if params.sft is not None else None
     if options is not None and options.gold is not None:

@@ -10,7 +10,7 @@ from stages.common.params import Reward
 from stages.common.params_file import parse_params
 from stages.common.tables import SCORES, reward_schema
 from stages.compare.rows_changed import Side
-from stages.rescore.scores import with_score
+from stages.score.kl import add_score
 from stages.score.rewards import add_task_reward
 from tests.workspace import tiny_params
 
@@ -42,7 +42,7 @@ def side(groups, *, greedy=None, weights=None, kl=None, carried=(), **changes):
     rows += [row_of(p, 0, columns, {}) | {"kind": "greedy"} for p, columns in (greedy or {}).items()]
     schema = SCORES | reward_schema(names)
     frame = add_task_reward(pl.DataFrame(rows, schema={**schema}, strict=False), rewards)
-    scored = with_score(frame, params.score.kl.beta_in("reward"))
+    scored = add_score(frame, params.score.kl.beta_in("reward"))
     scores = scored.with_columns(
         in_baseline=(pl.col("kind") == "sample") & pl.col("accepted") & pl.col("task_reward").is_not_null()
     ).select(list(schema))

@@ -14,11 +14,14 @@ from stages.prepare.run import run
 from tests.silent import Silent
 from tests.workspace import ROOT
 
+LENGTH = {"function": "stages.score.overlong:soft_overlong", "arguments": {"max_length": 40, "cache": 8}}
+
 
 def params(dynamic=True, **rewards):
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
     raw["reward_models"] = {name: {"preferences": None, "source": "given"} for name in ("rm", "other")}
-    raw["score"]["rewards"] |= rewards
+    raw["score"]["rewards"] = {"length": LENGTH} | rewards
+    raw["evaluate"]["parts"] = None
     raw["rollout"]["dynamic_sampling"] = {"max_prompts": 32} if dynamic else None
     return parse_params(raw, "params.yaml")
 

@@ -1,5 +1,7 @@
 """Rendered prompts, their lengths and their golden answers."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from tokenizers import processors
@@ -170,17 +172,19 @@ def test_long_prompts_are_dropped_whole_and_reported(project):
     assert project.of_rows(rows[:6] + rows[7:], file={"heldout_prompts": 2}, max_tokens=longest).height == 7
 
 
+SAYS = """
 def says(completions, answer, **columns):
     return [None if a == "none" else float(c == f"#### {a}") for c, a in zip(completions, answer, strict=True)]
+"""
 
 
 class TestGolden:
     """Answers that do not get the full reward, or none at all."""
 
     @pytest.fixture
-    def rows(self, project, monkeypatch):
-        monkeypatch.setattr("stages.score.rewards.load_function", lambda *_: says)
-        project.raw["score"]["rewards"] = {"says": {"function": "stages.score.answers:says"}}
+    def rows(self, project):
+        Path("own.py").write_text(SAYS)
+        project.raw["score"]["rewards"] = {"says": {"function": "own.py:says"}}
         answers = ["0", "1", "none", None, "4", "5"]
         return [row | {"answer": answer} for row, answer in zip(ROWS, answers, strict=True)]
 
