@@ -43,6 +43,7 @@ def project(tmp_path, monkeypatch):
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
     raw["rollout"] |= {"stop_tokens": ["<|end|>"], "temperature": 1.0, "max_new_tokens": 6, "samples_per_prompt": 3}
     raw["score"]["rewards"] = {"paid": {"function": "judge.py:paid"}}
+    raw["score"]["kl"]["beta"] = 0.0
     raw["compute"] |= {"threads": 1}
     Path("params.yaml").write_text(yaml.safe_dump(raw))
     params, held = parse_params(raw, "params.yaml"), Models(RUNTIME)
