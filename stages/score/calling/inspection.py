@@ -96,10 +96,12 @@ def check_signature(function: UserFunction, about: About, columns: set[str] | No
         return
     lacking = [name for name in about["required"] if name not in columns | set(function.arguments)]
     if lacking:
+        parts = function.kind == "parts"
+        way_out = "set evaluate.parts to null" if parts else "give the function a default or an argument"
         raise ParamsError(
             f"params.yaml: {function.told} needs {', '.join(lacking)}: neither a column nor one of its arguments. "
             f"Columns are {', '.join(sorted(columns))}; name a column of the prompts so "
-            "(prepare.prompts.file.rename), or give the function a default or an argument"
+            f"(prepare.prompts.file.rename), or {way_out}"
         )
     left = [] if about["takes_all"] else sorted(columns - set(about["parameters"]))
     if left:
