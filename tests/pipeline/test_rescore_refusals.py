@@ -67,7 +67,10 @@ OVERLONG = "stages.score.overlong:soft_overlong"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"rewards: {{a: {{function: '{OVERLONG}', arguments: {{max_length: 4, cash: 1}}}}}}", "rewards.a.arguments"),
+        (
+            f"rewards: {{a: {{function: '{OVERLONG}', arguments: {{max_length: 4, cash: 1}}}}}}",
+            "rewards.a.function = 'stages.score.overlong:soft_overlong' needs cache",
+        ),
         (f"a: {{function: '{OVERLONG}', arguments: {{max_length: 4, cache: 9}}}}", "bad.yaml: a.arguments: "),
         ("a: {model: helpful}", "bad.yaml: a.model = 'helpful' is none of reward_models in params.yaml: none"),
         (f"a: {{function: '{OVERLONG}', weigth: 1}}", "bad.yaml: a.weigth: no such option"),

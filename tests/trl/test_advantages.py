@@ -67,6 +67,7 @@ def ours(rewards, seed=0, beta=0.0, **advantage):
         kind=pl.lit("sample"),
         accepted=pl.lit(True),
         values=pl.lit(None, dtype=pl.List(pl.Float32())),
+        length=pl.col("ref_logprobs").list.len(),
     )
     scored = add_task_reward(pl.DataFrame(columns, strict=False), REWARDS)
     table = add_score(add_kl(pl.concat([keyed, scored], how="horizontal")), beta)

@@ -6,6 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from stages.common.params.base import Count, Function, Positive, Section
 
+OF_FUNCTIONS = ("arguments", "rows_per_call", "cache", "limits")
+
 
 class Limits(Section):
     """What a reward function may take, in the child process that it runs in.
@@ -44,9 +46,11 @@ class Reward(Section):
             raise ValueError("a reward is either a `function` or a `model`: set one of the two")
         if self.function is not None and self.normalise:
             raise ValueError("normalise is for a `model`: it is fitted on the answers of the reference")
-        of_function = sorted({"arguments", "rows_per_call", "cache", "limits"} & self.model_fields_set)
-        if self.model is not None and of_function:
-            raise ValueError(f"{', '.join(of_function)}: for a `function`, not for a `model`")
+        fields = type(self).model_fields
+        defaults = {name: fields[name].get_default(call_default_factory=True) for name in OF_FUNCTIONS}
+        given = [name for name, default in defaults.items() if getattr(self, name) != default]
+        if self.model is not None and given:
+            raise ValueError(f"{', '.join(given)}: for a `function`, not for a `model`")
         return self
 
 
