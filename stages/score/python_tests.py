@@ -191,5 +191,19 @@ def split(source: str) -> list[str] | Unscorable:
     return [ast.unparse(ast.Module([*setup, one], [])) for one in asserts]
 
 
+def needs(column: str = "tests", **others: Any) -> set[str]:
+    """The column with the tests."""
+    return {column}
+
+
+def needs_seconds(seconds: float = 2.0, **others: Any) -> dict[str, float]:
+    """What `limits` have to leave at least: for a test that runs out of time, and starting processes. Each further test
+    takes about 0.1 s more.
+    """
+    return {"row": seconds + 1.0, "batch": seconds + 1.0}
+
+
+passes_tests.needs = needs  # type: ignore[attr-defined]
+passes_tests.needs_seconds = needs_seconds  # type: ignore[attr-defined]
 passes_tests.check = check  # type: ignore[attr-defined]
 passes_tests.rows_per_call = 1  # type: ignore[attr-defined]
