@@ -17,6 +17,7 @@ stages/score/extract.py finds it. The column `tests` holds
 takes longer than `seconds` is not passed, and neither are those after it: code that hangs costs one time limit.
 
     a test that does not compile, or ends its own process    row unscorable
+    a test that imports what its process does not have       row unscorable (stages/score/imports_of_tests.py)
     no tests in the row                                      row unscorable
     code that does not compile, raises, exits, hangs         the test is not passed
     no code in the completion                                missing_reward
@@ -25,7 +26,7 @@ takes longer than `seconds` is not passed, and neither are those after it: code 
 Each process may read Python's own library and nothing else, write in an empty folder, use `memory_mb`, and neither
 connect to anything nor start another process; stages/score/lockdown.py says how, and what it cannot prevent. A machine
 without Landlock and seccomp is refused, unless `unlocked: true` says that generated code may do there what you may do.
-`packages` lets code import the installed packages.
+`packages` lets code and tests import the installed packages.
 
 The verdict comes from a process in which no generated code runs (stages/score/sandbox.py). What this does not prevent:
 code that decides by its arguments alone (a table of the answers it has seen in training), objects of its own that claim
@@ -40,6 +41,7 @@ from typing import Any
 
 from stages.score.columns import Scored, check_missing_reward, column_of, tails_of
 from stages.score.extract import check_rule, extracted
+from stages.score.imports_of_tests import not_importable
 from stages.score.outcome import Unscorable
 from stages.score.sandbox import Jail, output_of, passes_test, problem
 from stages.score.texts import text_of
@@ -101,6 +103,8 @@ def passes_tests(
         tests = tests_of(value)
         text = text_of(completion)
         code = last_fence(tail + text) if extract == FENCE else extracted(text, extract, tail)
+        if not isinstance(tests, Unscorable):
+            tests = not_importable([test for test in tests if isinstance(test, str)], jail) or tests
         if isinstance(tests, Unscorable):
             rewards.append(tests)
         elif code is None:

@@ -62,7 +62,8 @@ MACHINES = {
         256, 279,  # migrate_pages move_pages
         160, 135, 300,  # setrlimit personality fanotify_init
     )),
-    "aarch64": Machine(0xC00000B7, clone=220, kill=129, tgkill=131, prlimit=261, prctl=167, fcntl=25, ioctl=29, refused=(
+    "aarch64": Machine(0xC00000B7, clone=220, kill=129, tgkill=131, prlimit=261, prctl=167, fcntl=25, ioctl=29,
+                       refused=(
         221, 281,
         198, 203, 200, 201, 202, 242,
         130, 138, 240,
