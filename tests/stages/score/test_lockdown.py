@@ -312,6 +312,21 @@ def test_memory_files_and_time():
     assert time.monotonic() - start < 15
 
 
+@pytest.mark.parametrize("code", ["print(1)", "raise SystemExit(3)", "import os\nos.abort()", "import os\nos.close(1)"])
+def test_a_group_is_killed_while_its_number_is_still_its_own(code, monkeypatch):
+    kill, states = os.killpg, []
+
+    def killed(group, number):
+        states.append(os.waitid(os.P_PID, group, os.WEXITED | os.WNOWAIT) is not None)  # an error if it was waited for
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", killed)
+    printed, outcome = output_of(code, "", JAIL)
+    assert states == [True]
+    assert outcome == ("passed" if code.endswith(("print(1)", "close(1)")) else "failed")
+    assert printed == ("1\n" if code == "print(1)" else "")
+
+
 def test_nothing_is_left_of_folders_however_deep(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = (
