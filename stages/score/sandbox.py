@@ -1,7 +1,7 @@
 """Runs generated code in locked child processes, and says whether it passes a test.
 
 A test that calls functions takes two processes. One runs the generated code; the other runs the test, and reaches the
-functions through pipes (stages/score/remote.py). So the verdict comes from a process in which no line of the generated
+functions through pipes (stages/score/peer.py). So the verdict comes from a process in which no line of the generated
 code has run: it can neither read the expected values nor print, patch or pretend a result. A program is one process,
 and what it prints is compared here.
 
