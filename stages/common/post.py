@@ -7,7 +7,7 @@ functions use this, and their modules import nothing heavy.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,11 @@ async def within(end: float, url: str) -> AsyncIterator[None]:
         raise ServerLostError(f"{url}: no answer before the deadline of the call") from None
 
 
+def pauses(tries: int) -> Iterator[float]:
+    """Seconds before each try."""
+    yield from ([0.0, *PAUSES, *[PAUSES[-1]] * tries])[:tries]
+
+
 def tried_again(status: int) -> bool:
     """Whether another try may help."""
     return status >= 500 or status == 429
@@ -71,9 +76,8 @@ async def post(client: "httpx.AsyncClient", url: str, body: Mapping[str, Any], t
     import httpx
 
     met = ""
-    for attempt in range(tries):
-        if attempt:
-            await asyncio.sleep(PAUSES[min(attempt, len(PAUSES)) - 1])
+    for pause in pauses(tries):
+        await asyncio.sleep(pause)
         try:
             response = await client.post(url, json=body)
         except httpx.RequestError as error:
