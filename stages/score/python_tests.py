@@ -35,8 +35,7 @@ instead of importing them. numpy arrays and other objects stay in the code's pro
 their attributes and methods.
 """
 
-import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from stages.score.columns import Scored, check_missing_reward, column_of, tails_of
@@ -45,8 +44,8 @@ from stages.score.imports_of_tests import not_importable
 from stages.score.outcome import Unscorable
 from stages.score.sandbox import Jail, output_of, passes_test, problem
 from stages.score.texts import text_of
+from stages.score.unit_tests import Test, tests_of
 
-Test = str | tuple[str, str]  # statements, or input and output of a program
 FENCE = "fence"
 LANGUAGES = ("python", "py", "python3")
 
@@ -152,47 +151,6 @@ def last_fence(text: str) -> str | None:
         if found:
             return "\n".join(found[-1]) + "\n"
     return None
-
-
-def tests_of(value: Any) -> list[Test] | Unscorable:
-    """The tests of a row, each checked to compile."""
-    listed = split(value) if isinstance(value, str) else list(value or [])
-    if isinstance(listed, Unscorable):
-        return listed
-    if not listed:
-        return Unscorable("the row has no tests")
-    tests: list[Test] = []
-    for one in listed:
-        if isinstance(one, Mapping) and isinstance(one.get("input"), str) and isinstance(one.get("output"), str):
-            tests.append((one["input"], one["output"]))
-        elif not isinstance(one, str):
-            return Unscorable(f"a test is a text of statements or {{input, output}}, not {str(one)[:80]!r}")
-        elif isinstance(tree := parsed(one), Unscorable):
-            return tree
-        else:
-            tests.append(one)
-    return tests
-
-
-def parsed(source: str) -> ast.Module | Unscorable:
-    try:
-        tree = ast.parse(source)
-        compile(tree, "<test>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Unscorable(f"the test {source[:80]!r} does not compile: {type(error).__name__}: {error}")
-    return tree if tree.body else Unscorable("a test has no statements")
-
-
-def split(source: str) -> list[str] | Unscorable:
-    """One test for each assert, if there is nothing but asserts from the first on; else the whole text."""
-    tree = parsed(source) if source.strip() else Unscorable("the row has no tests")
-    if isinstance(tree, Unscorable):
-        return tree
-    first = next((i for i, node in enumerate(tree.body) if isinstance(node, ast.Assert)), len(tree.body))
-    setup, asserts = tree.body[:first], tree.body[first:]
-    if not asserts or not all(isinstance(node, ast.Assert) for node in asserts):
-        return [source]
-    return [ast.unparse(ast.Module([*setup, one], [])) for one in asserts]
 
 
 def needs(column: str = "tests", **others: Any) -> set[str]:

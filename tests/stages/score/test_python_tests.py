@@ -9,8 +9,9 @@ import pytest
 
 from stages.score import python_tests, sandbox
 from stages.score.outcome import Unscorable
-from stages.score.python_tests import check, last_fence, passes_tests, split
+from stages.score.python_tests import check, last_fence, passes_tests
 from stages.score.sandbox import Jail, SandboxError, passes_test
+from stages.score.unit_tests import split
 from stages.score.untrusted import names_of
 
 JAIL = Jail(seconds=5.0, memory_mb=512)
