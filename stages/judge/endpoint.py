@@ -4,7 +4,6 @@ Whatever goes wrong (no connection, an error status, a verdict that cannot be re
 and says so: it is never a tie, and never a win. Nothing is sent anywhere but to `base_url`.
 """
 
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -14,9 +13,9 @@ from dataclasses import dataclass
 import httpx
 
 from stages.common.params import Endpoint, ParamsError
+from stages.common.post import bearer, pauses, tried_again
 
 VERDICT = re.compile(r"\b(A|B|TIE|Tie|tie)\b")
-PAUSES = (1.0, 4.0)  # seconds before the second and the third try
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,10 @@ class Answer:
 
 def headers(options: Endpoint) -> dict[str, str]:
     """The key comes from the environment, never from params.yaml."""
-    if options.key_variable is None:
-        return {}
-    key = os.environ.get(options.key_variable)
-    if not key:
-        raise ParamsError(f"params.yaml: judge.endpoint.key_variable: the environment has no {options.key_variable}")
-    return {"Authorization": f"Bearer {key}"}
+    try:
+        return bearer(options.key_variable, "judge.endpoint.key_variable")
+    except ValueError as error:
+        raise ParamsError(f"params.yaml: {error}") from None
 
 
 def ask_all(
@@ -67,16 +64,16 @@ def ask_all(
 def ask(client: httpx.Client, question: Question, options: Endpoint) -> Answer:
     """One question; tried again where trying again can help."""
     message = ""
-    for pause in (*PAUSES[: options.tries - 1], None):
+    for pause in pauses(options.tries):
+        time.sleep(pause)
         try:
             response = client.post("chat/completions", json=request(question, options))
-            if response.status_code < 500 and response.status_code != 429:
-                return read(response)
-            message = f"status {response.status_code}"
-        except httpx.HTTPError as error:
+        except httpx.RequestError as error:
             message = f"{type(error).__name__}: {error}"
-        if pause is not None:
-            time.sleep(pause)
+            continue
+        if not tried_again(response.status_code):
+            return read(response)
+        message = f"status {response.status_code}"
     return Answer(None, message)
 
 

@@ -10,17 +10,18 @@ r"""A judge behind an OpenAI-compatible endpoint grades each completion.
           Question: {prompt}
           Answer: {completion}
           How good is the answer, from 0 to 10? End with a line `Score: N`.
-      rows_per_call: 16
-      limits: {batch_seconds: 600, row_seconds: 120}
 
 The reward is the score divided by `maximum`. `template` may name every column; `{{` and `}}` are braces. The score is
 the last match of `pattern`, whose one group is a number; by default the last number, of which `/10` or `out of 10` may
-follow. `parallel` requests are under way at once. Finished calls are kept, so a run that breaks off pays for at most
-one call of `rows_per_call` rows twice; give `rows_per_call` and `parallel` the same value. The key is read from the
-environment variable `key_variable`.
+follow. `parallel` requests are under way at once. The key is read from the environment variable `key_variable`.
 
-    no score in the judge's answer, one outside [0, maximum], an answer that was cut off     row unscorable
-    an answer that is no chat completion, an error status, a server that is lost             row unscorable
+A call ends within `deadline_seconds`, or `row_deadline_seconds` if it has one row, whatever the server does: a request
+that hangs costs its own row. Both lie below the reward's `limits`, which would lose all rows of the call. What is
+answered is kept at the end of each call of `rows_per_call` rows: a run that breaks off asks again for the rows of the
+call it was in, and for rows without an answer. A server may bill a request whose answer came too late.
+
+    no score in the judge's answer, one outside [0, maximum], an answer that was cut off     row unscorable, kept
+    any status but 200, no chat completion, no answer in time, a server that is lost         row unscorable, not kept
     no row of the call got an answer                                                         the call raises
 
 Nothing is sent anywhere but to `base_url`.
@@ -32,11 +33,13 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from stages.common.post import ServerLostError, bearer, post
+from stages.common.errors import StageError
+from stages.common.post import ServerLostError, bearer, check_deadlines, post, seconds_needed, within
 from stages.score.columns import Scored
 from stages.score.outcome import Unscorable
 from stages.score.texts import prompt_text, text_of
 
+GIVEN = {"prompt", "completion", "prompts", "completions", "completion_ids"}  # there whatever the prompts' columns are
 NUMBER = r"(?<![\w.])(-?\d+(?:\.\d+)?)(?:\s*(?:/|out of)\s*\d+)?"
 
 
@@ -48,9 +51,11 @@ def check(
     pattern: str = NUMBER,
     maximum: float = 10.0,
     parallel: int = 16,
-    timeout_seconds: float = 60.0,
+    timeout_seconds: float = 20.0,
     tries: int = 3,
     max_tokens: int = 512,
+    deadline_seconds: float = 50.0,
+    row_deadline_seconds: float = 8.0,
 ) -> None:
     """Refuse wrong arguments, and a key that is not there, before anything is sampled."""
     if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
@@ -62,9 +67,9 @@ def check(
     for name, value in (("parallel", parallel), ("tries", tries), ("max_tokens", max_tokens)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"chat_judge: {name} ({value!r}) has to be a whole number of at least 1")
-    for name, number in (("maximum", maximum), ("timeout_seconds", timeout_seconds)):
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < float("inf"):
-            raise ValueError(f"chat_judge: {name} ({number!r}) has to be a number over 0")
+    if isinstance(maximum, bool) or not isinstance(maximum, (int, float)) or not 0 < maximum < float("inf"):
+        raise ValueError(f"chat_judge: maximum ({maximum!r}) has to be a number over 0")
+    check_deadlines("chat_judge", timeout_seconds, deadline_seconds, row_deadline_seconds)
     _check_pattern(pattern)
     bearer(key_variable, "chat_judge: key_variable")
 
@@ -100,34 +105,40 @@ async def chat_judge(
     pattern: str = NUMBER,
     maximum: float = 10.0,
     parallel: int = 16,
-    timeout_seconds: float = 60.0,
+    timeout_seconds: float = 20.0,
     tries: int = 3,
     max_tokens: int = 512,
+    deadline_seconds: float = 50.0,
+    row_deadline_seconds: float = 8.0,
     **columns: Any,
 ) -> Scored:
-    """A reward in [0, 1] per completion; ServerLostError if the server answered for none of them."""
+    """A reward in [0, 1] per completion. If the server answered for none of them a ServerLostError, or a RefusedError
+    that names the argument to change.
+    """
     import httpx
 
     messages = written(template, prompts, completions, columns)
     bodies = [request(message, model, max_tokens) for message in messages]
     gate = asyncio.Semaphore(parallel)
     headers = bearer(key_variable, "chat_judge: key_variable")
+    end = asyncio.get_running_loop().time() + (deadline_seconds if len(bodies) > 1 else row_deadline_seconds)
 
     async with httpx.AsyncClient(headers=headers, timeout=timeout_seconds) as client:
 
-        async def graded(body: dict[str, Any]) -> float | Unscorable | ServerLostError:
-            async with gate:
-                try:
-                    response = await post(client, f"{base_url.rstrip('/')}/chat/completions", body, tries)
-                except ServerLostError as error:
-                    return error
-            return read(response, pattern, maximum)
+        async def graded(body: dict[str, Any]) -> float | Unscorable | StageError:
+            url = f"{base_url.rstrip('/')}/chat/completions"
+            try:
+                async with within(end, url), gate:
+                    response = await post(client, url, body, tries)
+                return read(response, pattern, maximum, key_variable)
+            except (ServerLostError, RefusedError) as error:
+                return error
 
         found = await asyncio.gather(*map(graded, bodies))
-    lost = [one for one in found if isinstance(one, ServerLostError)]
-    if lost and len(lost) == len(found):
-        raise lost[0]
-    return [Unscorable(str(one), passing=True) if isinstance(one, ServerLostError) else one for one in found]
+    failed = [one for one in found if isinstance(one, StageError)]
+    if failed and len(failed) == len(found):
+        raise next((one for one in failed if isinstance(one, RefusedError)), failed[0])
+    return [Unscorable(str(one), passing=True) if isinstance(one, StageError) else one for one in found]
 
 
 def written(template: str, prompts: Sequence[Any], completions: Sequence[Any], columns: dict[str, Any]) -> list[str]:
@@ -148,15 +159,20 @@ def request(message: str, model: str, max_tokens: int) -> dict[str, Any]:
     }
 
 
-def read(response: Any, pattern: str, maximum: float) -> float | Unscorable:
-    """The judge's score, over `maximum`."""
+class RefusedError(StageError):
+    """The server answered, and not with a verdict; the message names the argument to look at."""
+
+
+def read(response: Any, pattern: str, maximum: float, key_variable: str | None = None) -> float | Unscorable:
+    """The judge's score, over `maximum`; a RefusedError where it is not the judge that answered."""
     if response.status_code != 200:
-        return Unscorable(f"status {response.status_code}: {response.text[:200]}")
+        raise RefusedError(refusal(response.status_code, response.text[:200], key_variable))
     try:
         (choice,) = response.json()["choices"]
         text = choice["message"]["content"]
     except (ValueError, KeyError, TypeError) as error:
-        return Unscorable(f"not a chat completion ({type(error).__name__}): {response.text[:200]}")
+        told = f"not a chat completion ({type(error).__name__}): {response.text[:200]}"
+        raise RefusedError(f"chat_judge: {told}; base_url has to be that of an OpenAI-compatible server") from None
     if not isinstance(text, str):
         return Unscorable(f"the judge's answer has no text: {response.text[:200]}")
     if choice.get("finish_reason") == "length":
@@ -171,5 +187,31 @@ def read(response: Any, pattern: str, maximum: float) -> float | Unscorable:
     return score / maximum
 
 
+def refusal(status: int, text: str, key_variable: str | None) -> str:
+    """What came back, and what to change."""
+    key = f"the key in {key_variable} (key_variable)" if key_variable else "key_variable, which is not set"
+    remedies = {
+        400: "model, template and max_tokens have to be what this server takes",
+        401: f"look at {key}",
+        402: f"the account of {key} has to be paid up",
+        403: f"look at {key}, which may not use this model",
+        404: "base_url (it ends before /chat/completions) or model is not there",
+        422: "model, template and max_tokens have to be what this server takes",
+    }
+    return f"chat_judge: status {status}: {text}; {remedies.get(status, 'look at base_url')}"
+
+
+def needs(template: str, **others: Any) -> set[str]:
+    """The columns that the template names."""
+    return fields_of(template) - GIVEN
+
+
+def needs_seconds(deadline_seconds: float = 50.0, row_deadline_seconds: float = 8.0, **others: Any) -> dict[str, float]:
+    """What `limits` have to leave at least."""
+    return seconds_needed(deadline_seconds, row_deadline_seconds)
+
+
+chat_judge.needs = needs  # type: ignore[attr-defined]
+chat_judge.needs_seconds = needs_seconds  # type: ignore[attr-defined]
 chat_judge.check = check  # type: ignore[attr-defined]
 chat_judge.rows_per_call = 16  # type: ignore[attr-defined]

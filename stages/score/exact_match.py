@@ -81,4 +81,10 @@ def normalised(text: str, ignore_case: bool, ignore_punctuation: bool, strip_spa
     return " ".join(text.split()) if strip_spaces else text
 
 
+def needs(column: str = "answer", **others: Any) -> set[str]:
+    """The column with the golden answer."""
+    return {column}
+
+
+exact_match.needs = needs  # type: ignore[attr-defined]
 exact_match.check = check  # type: ignore[attr-defined]

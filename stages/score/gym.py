@@ -4,13 +4,15 @@
       function: stages.score.gym:gym_reward
       arguments: {extract: {tag: answer}}
 
-Install it with the extra `gym`. The prompts of the source `gym` bring the columns `gym_task`, the task's name, and
-`gym_entry`, its entry as JSON (question, answer, metadata). Scorers take the bare answer: most give .01 or so for an
-answer inside a sentence, so say by `extract` (stages/score/extract.py) where the completion has it.
+Install it with the extra `gym`. The prompts of the source `gym` bring the columns `gym_task`, the task's name,
+`gym_config`, its config as JSON, and `gym_entry`, its entry as JSON (question, answer, metadata). The scorer is that of
+the task with its config, in which may stand how close a number has to be. Scorers take the bare answer: most give .01
+or so for an answer inside a sentence, so say by `extract` (stages/score/extract.py) where the completion has it.
 
 JSON has no tuples: an entry whose golden answer gets the full score only with tuples in the metadata is read with them.
 
-    entry that is no JSON, unknown task, scorer that raises    row unscorable
+    entry or config that is no JSON, unknown task              row unscorable
+    scorer that raises; without memory the call raises         row unscorable
     golden answer that does not get the full score itself      row unscorable
     score that is not a finite number                          row unscorable
     nothing extracted from the completion                      missing_reward
@@ -48,9 +50,10 @@ def _reasoning_gym() -> Any:
 
 
 @lru_cache
-def scorer(task: str) -> Scorer:
-    """The task's scorer, with the task's default config: the entry's metadata has what the entry's own config set."""
-    return _reasoning_gym().get_score_answer_fn(task)  # type: ignore[no-any-return]
+def scorer(task: str, config: str) -> Scorer:
+    """The scorer of the task with its config, JSON."""
+    made = _reasoning_gym().create_dataset(task, seed=0, size=1, **json.loads(config))
+    return made.score_answer  # type: ignore[no-any-return]
 
 
 def gym_reward(
@@ -59,10 +62,11 @@ def gym_reward(
     """The scorer's reward, one per completion; of nearly all tasks it is in [0, 1]."""
     tasks = column_of(columns, "gym_task", "gym_reward")
     entries = column_of(columns, "gym_entry", "gym_reward")
-    rows = zip(completions, tasks, entries, tails_of(columns, len(completions)), strict=True)
+    configs = column_of(columns, "gym_config", "gym_reward")
+    rows = zip(completions, tasks, configs, entries, tails_of(columns, len(completions)), strict=True)
     return [
-        scored(extracted(text_of(completion), extract, tail), task, entry, missing_reward)
-        for completion, task, entry, tail in rows
+        scored(extracted(text_of(completion), extract, tail), (task, config), entry, missing_reward)
+        for completion, task, config, entry, tail in rows
     ]
 
 
@@ -87,19 +91,31 @@ def tupled(value: Any) -> Any:
     return tuple(tupled(one) for one in value) if isinstance(value, list) else value
 
 
-def scored(answer: str | None, task: str, entry: str, missing_reward: float) -> float | Unscorable:
+def scored(answer: str | None, of: tuple[str, str], entry: str, missing_reward: float) -> float | Unscorable:
+    """`of`: the task and its config."""
     _reasoning_gym()  # without it the whole call fails, and no row is to blame
     try:
-        score, read = scorer(task), restored(scorer(task), json.loads(entry))
+        score = scorer(*of)
+        read = restored(score, json.loads(entry))
+    except MemoryError:
+        raise
     except Exception as error:
-        return Unscorable(f"the entry of task {task!r} cannot be used: {type(error).__name__}: {error}")
+        return Unscorable(f"the entry of task {of[0]!r} cannot be used: {type(error).__name__}: {error}")
     if answer is None:
         return missing_reward
     try:
         reward = float(score(answer, read))
+    except MemoryError:
+        raise
     except Exception as error:
-        return Unscorable(f"the scorer of task {task!r} raised {type(error).__name__}: {error}")
-    return reward if math.isfinite(reward) else Unscorable(f"the scorer of task {task!r} returned {reward}")
+        return Unscorable(f"the scorer of task {of[0]!r} raised {type(error).__name__}: {error}")
+    return reward if math.isfinite(reward) else Unscorable(f"the scorer of task {of[0]!r} returned {reward}")
 
 
+def needs(**arguments: Any) -> set[str]:
+    """The columns that prompts of the source `gym` have."""
+    return {"gym_task", "gym_config", "gym_entry"}
+
+
+gym_reward.needs = needs  # type: ignore[attr-defined]
 gym_reward.check = check  # type: ignore[attr-defined]

@@ -3,26 +3,27 @@
     server:
       function: stages.score.http_reward:http_reward
       arguments: {url: "http://127.0.0.1:8000/score", key_variable: REWARD_KEY}
-      limits: {batch_seconds: 600}
 
     POST url   {"rows": [{"prompt": ..., "completion": "...", "completion_ids": [...], <columns>}, ...]}
     answer     {"rewards": [0.5, null, ...]}     one per row, in order; null: does not apply
 
 `batch_rows` rows are sent at once, one request after the other. The key is read from the environment variable
-`key_variable` and sent as a bearer token. Requests are tried again as stages/common/post.py says; `limits` of the
-reward have to leave time for it.
+`key_variable` and sent as a bearer token. Requests are tried again as stages/common/post.py says, until the call's
+`deadline_seconds` are over, or `row_deadline_seconds` if it has one row; the reward's `limits` have to lie above them.
 
 A server that is lost, an error status, or an answer of another form fails the whole call with a message that says what
-came back. Rows are never 0 for that.
+came back. A number that is too large for a reward makes its row unscorable. Rows are never 0 for that.
 """
 
+import asyncio
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from stages.common.post import bearer, post
+from stages.common.post import bearer, check_deadlines, post, seconds_needed, within
 from stages.score.columns import Scored
+from stages.score.outcome import Unscorable
 from stages.score.texts import text_of
 
 
@@ -30,8 +31,10 @@ def check(
     url: str,
     key_variable: str | None = None,
     batch_rows: int = 64,
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float = 20.0,
     tries: int = 3,
+    deadline_seconds: float = 50.0,
+    row_deadline_seconds: float = 8.0,
 ) -> None:
     """Refuse wrong arguments, and a key that is not there, before anything is sampled."""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
@@ -39,8 +42,7 @@ def check(
     for name, value in (("batch_rows", batch_rows), ("tries", tries)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"http_reward: {name} ({value!r}) has to be a whole number of at least 1")
-    if isinstance(timeout_seconds, bool) or not isinstance(timeout_seconds, (int, float)) or not timeout_seconds > 0:
-        raise ValueError(f"http_reward: timeout_seconds ({timeout_seconds!r}) has to be a number over 0")
+    check_deadlines("http_reward", timeout_seconds, deadline_seconds, row_deadline_seconds)
     bearer(key_variable, "http_reward: key_variable")
 
 
@@ -50,8 +52,10 @@ async def http_reward(
     url: str,
     key_variable: str | None = None,
     batch_rows: int = 64,
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float = 20.0,
     tries: int = 3,
+    deadline_seconds: float = 50.0,
+    row_deadline_seconds: float = 8.0,
     **columns: Any,
 ) -> Scored:
     """The server's rewards, one per completion. Without an answer a ServerLostError, for another form a ValueError."""
@@ -65,7 +69,8 @@ async def http_reward(
     _sendable(rows)
     rewards: Scored = []
     headers = bearer(key_variable, "http_reward: key_variable")
-    async with httpx.AsyncClient(headers=headers, timeout=timeout_seconds) as client:
+    end = asyncio.get_running_loop().time() + (deadline_seconds if len(rows) > 1 else row_deadline_seconds)
+    async with httpx.AsyncClient(headers=headers, timeout=timeout_seconds) as client, within(end, url):
         for start in range(0, len(rows), batch_rows):
             batch = rows[start : start + batch_rows]
             rewards += read(await post(client, url, {"rows": batch}, tries), len(batch), url)
@@ -88,7 +93,7 @@ def read(response: Any, count: int, url: str) -> Scored:
     if response.status_code != 200:
         raise ValueError(f"http_reward: {url} refused the rows: {came}")
     try:
-        answer = response.json()
+        answer = json.loads(response.text, parse_int=lambda text: _number(text, int), parse_float=_number)
     except ValueError:
         raise ValueError(f"http_reward: {url} did not answer in JSON: {came}") from None
     rewards = answer.get("rewards") if isinstance(answer, dict) else None
@@ -99,11 +104,21 @@ def read(response: Any, count: int, url: str) -> Scored:
     return rewards
 
 
+def _number(text: str, kind: Callable[[str], float] = float) -> float | Unscorable:
+    return kind(text) if math.isfinite(float(text)) else Unscorable(f"the server's reward is too large: {text[:40]}")
+
+
 def _is_reward(value: Any) -> bool:
-    if value is None:
+    if value is None or isinstance(value, Unscorable):
         return True
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def needs_seconds(deadline_seconds: float = 50.0, row_deadline_seconds: float = 8.0, **others: Any) -> dict[str, float]:
+    """What `limits` have to leave at least."""
+    return seconds_needed(deadline_seconds, row_deadline_seconds)
+
+
+http_reward.needs_seconds = needs_seconds  # type: ignore[attr-defined]
 http_reward.check = check  # type: ignore[attr-defined]
 http_reward.rows_per_call = 64  # type: ignore[attr-defined]

@@ -12,10 +12,16 @@ answer where there is one, and else what math-verify finds in the text.
 The comparison is not symmetric: a golden `5` accepts `3 + 2 = 5`, a golden `3 + 2 = 5` does not accept `5`, and an
 interval given as a relation is accepted in one direction only. The golden answer comes first, always.
 
+Prose under `extract: whole` is searched for mathematics, not refused: `It was 12, then 15` answers with what
+math-verify prefers, mostly the last number, so that a text that names the golden number along the way may count as
+right, or as wrong. Name the place (`boxed`, a tag, a marker) where the prompt asks for one.
+
     golden answer that cannot be read                   row unscorable
     answer that cannot be read                          wrong, 0
     nothing extracted from the completion               missing_reward
-    math-verify takes longer than `seconds` for a step  row unscorable: nobody knows whether it is right
+    math-verify takes longer than `seconds` for a step  row unscorable, not kept: nobody knows whether it is right
+    nested too deeply for math-verify                   row unscorable
+    no memory                                           the call raises
 
 math-verify keeps its time by an alarm of the main thread, which some computations hold off for long. Rows are therefore
 called one by one: what hangs costs its own row's limit and no other row.
@@ -103,7 +109,9 @@ def _gold_readings(golds: list[str], seconds: int) -> list[Reading] | Unscorable
         try:
             reading = _read(gold, seconds)
         except TimeoutError:
-            return Unscorable(f"reading the golden answer {gold[:80]!r} took longer than {seconds} s")
+            return Unscorable(f"reading the golden answer {gold[:80]!r} took longer than {seconds} s", passing=True)
+        except RecursionError:
+            return Unscorable(f"the golden answer {gold[:80]!r} is nested too deeply for math-verify")
         if reading == []:
             return Unscorable(f"math-verify cannot read the golden answer {gold[:80]!r}")
         read.append(reading)
@@ -120,8 +128,11 @@ def _judged(golds: list[str], answer: str, seconds: int) -> float | Unscorable:
     except TimeoutError:
         return Unscorable(
             f"math-verify took longer than {seconds} s to compare {answer[:80]!r} "
-            f"with the golden answer {golds[0][:80]!r}"
+            f"with the golden answer {golds[0][:80]!r}",
+            passing=True,  # on a machine with less to do it may not take as long
         )
+    except RecursionError:
+        return Unscorable(f"{answer[:80]!r} is nested too deeply for math-verify")
 
 
 def _read(text: str, seconds: int) -> Reading:
@@ -142,6 +153,8 @@ def _parse(text: str, seconds: int) -> list[Any]:
         found = math_verify.parse(text, fallback_mode="no_fallback", parsing_timeout=seconds, raise_on_error=True)
     except math_verify.errors.TimeoutException:
         raise TimeoutError from None
+    except (MemoryError, RecursionError):  # of the machine, not of the text
+        raise
     except Exception:  # what its parser does not take is not mathematics; it has no error type of its own
         return []
     return [expression for expression in found if not isinstance(expression, str)]
@@ -159,6 +172,8 @@ def _equal(gold: Reading, answer: Reading, seconds: int) -> bool:
                     return True
             except math_verify.errors.TimeoutException:
                 raise TimeoutError from None
+            except (MemoryError, RecursionError):
+                raise
             except Exception:  # expressions of kinds that sympy cannot compare are not equal
                 continue
     return False
@@ -173,5 +188,17 @@ def _expressions(reading: Reading) -> list[Any]:
     return [Rational(value.numerator, value.denominator) for value in values]
 
 
+def needs(column: str = "answer", **others: Any) -> set[str]:
+    """The column with the golden answer."""
+    return {column}
+
+
+def needs_seconds(seconds: int = 2, **others: Any) -> dict[str, float]:
+    """What `limits` have to leave at least: for two texts that are read, one comparison, and importing math-verify."""
+    return {"row": 3 * seconds + 2.0, "batch": 3 * seconds + 2.0}
+
+
+math_answer.needs = needs  # type: ignore[attr-defined]
+math_answer.needs_seconds = needs_seconds  # type: ignore[attr-defined]
 math_answer.check = check  # type: ignore[attr-defined]
 math_answer.rows_per_call = 1  # type: ignore[attr-defined]

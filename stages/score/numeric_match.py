@@ -97,4 +97,10 @@ def readings(answer: Numeral, gold: Numeral) -> list[tuple[Fraction, Fraction]]:
     return [(answer.value, gold.value)]
 
 
+def needs(column: str = "answer", **others: Any) -> set[str]:
+    """The column with the golden answer."""
+    return {column}
+
+
+numeric_match.needs = needs  # type: ignore[attr-defined]
 numeric_match.check = check  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ stages/score/extract.py finds it. The column `tests` holds
 takes longer than `seconds` is not passed, and neither are those after it: code that hangs costs one time limit.
 
     a test that does not compile, or ends its own process    row unscorable
+    a test that imports what its process does not have       row unscorable (stages/score/imports_of_tests.py)
     no tests in the row                                      row unscorable
     code that does not compile, raises, exits, hangs         the test is not passed
     no code in the completion                                missing_reward
@@ -25,7 +26,7 @@ takes longer than `seconds` is not passed, and neither are those after it: code 
 Each process may read Python's own library and nothing else, write in an empty folder, use `memory_mb`, and neither
 connect to anything nor start another process; stages/score/lockdown.py says how, and what it cannot prevent. A machine
 without Landlock and seccomp is refused, unless `unlocked: true` says that generated code may do there what you may do.
-`packages` lets code import the installed packages.
+`packages` lets code and tests import the installed packages.
 
 The verdict comes from a process in which no generated code runs (stages/score/sandbox.py). What this does not prevent:
 code that decides by its arguments alone (a table of the answers it has seen in training), objects of its own that claim
@@ -34,17 +35,17 @@ instead of importing them. numpy arrays and other objects stay in the code's pro
 their attributes and methods.
 """
 
-import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from stages.score.columns import Scored, check_missing_reward, column_of, tails_of
 from stages.score.extract import check_rule, extracted
+from stages.score.imports_of_tests import not_importable
 from stages.score.outcome import Unscorable
 from stages.score.sandbox import Jail, output_of, passes_test, problem
 from stages.score.texts import text_of
+from stages.score.unit_tests import Test, tests_of
 
-Test = str | tuple[str, str]  # statements, or input and output of a program
 FENCE = "fence"
 LANGUAGES = ("python", "py", "python3")
 
@@ -101,6 +102,8 @@ def passes_tests(
         tests = tests_of(value)
         text = text_of(completion)
         code = last_fence(tail + text) if extract == FENCE else extracted(text, extract, tail)
+        if not isinstance(tests, Unscorable):
+            tests = not_importable([test for test in tests if isinstance(test, str)], jail) or tests
         if isinstance(tests, Unscorable):
             rewards.append(tests)
         elif code is None:
@@ -150,46 +153,19 @@ def last_fence(text: str) -> str | None:
     return None
 
 
-def tests_of(value: Any) -> list[Test] | Unscorable:
-    """The tests of a row, each checked to compile."""
-    listed = split(value) if isinstance(value, str) else list(value or [])
-    if isinstance(listed, Unscorable):
-        return listed
-    if not listed:
-        return Unscorable("the row has no tests")
-    tests: list[Test] = []
-    for one in listed:
-        if isinstance(one, Mapping) and isinstance(one.get("input"), str) and isinstance(one.get("output"), str):
-            tests.append((one["input"], one["output"]))
-        elif not isinstance(one, str):
-            return Unscorable(f"a test is a text of statements or {{input, output}}, not {str(one)[:80]!r}")
-        elif isinstance(tree := parsed(one), Unscorable):
-            return tree
-        else:
-            tests.append(one)
-    return tests
+def needs(column: str = "tests", **others: Any) -> set[str]:
+    """The column with the tests."""
+    return {column}
 
 
-def parsed(source: str) -> ast.Module | Unscorable:
-    try:
-        tree = ast.parse(source)
-        compile(tree, "<test>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Unscorable(f"the test {source[:80]!r} does not compile: {type(error).__name__}: {error}")
-    return tree if tree.body else Unscorable("a test has no statements")
+def needs_seconds(seconds: float = 2.0, **others: Any) -> dict[str, float]:
+    """What `limits` have to leave at least: for a test that runs out of time, and starting processes. Each further test
+    takes about 0.1 s more.
+    """
+    return {"row": seconds + 1.0, "batch": seconds + 1.0}
 
 
-def split(source: str) -> list[str] | Unscorable:
-    """One test for each assert, if there is nothing but asserts from the first on; else the whole text."""
-    tree = parsed(source) if source.strip() else Unscorable("the row has no tests")
-    if isinstance(tree, Unscorable):
-        return tree
-    first = next((i for i, node in enumerate(tree.body) if isinstance(node, ast.Assert)), len(tree.body))
-    setup, asserts = tree.body[:first], tree.body[first:]
-    if not asserts or not all(isinstance(node, ast.Assert) for node in asserts):
-        return [source]
-    return [ast.unparse(ast.Module([*setup, one], [])) for one in asserts]
-
-
+passes_tests.needs = needs  # type: ignore[attr-defined]
+passes_tests.needs_seconds = needs_seconds  # type: ignore[attr-defined]
 passes_tests.check = check  # type: ignore[attr-defined]
 passes_tests.rows_per_call = 1  # type: ignore[attr-defined]

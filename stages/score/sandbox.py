@@ -1,7 +1,7 @@
 """Runs generated code in locked child processes, and says whether it passes a test.
 
 A test that calls functions takes two processes. One runs the generated code; the other runs the test, and reaches the
-functions through pipes (stages/score/remote.py). So the verdict comes from a process in which no line of the generated
+functions through pipes (stages/score/peer.py). So the verdict comes from a process in which no line of the generated
 code has run: it can neither read the expected values nor print, patch or pretend a result. A program is one process,
 and what it prints is compared here.
 
@@ -13,7 +13,6 @@ import json
 import math
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from stages.score.clear_folder import clear
 
 CHILD = Path(__file__).with_name("untrusted.py")
 LIBRARIES = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero")
@@ -98,9 +99,8 @@ def output_of(code: str, given: str, jail: Jail) -> tuple[str, str]:
         text = _read(child.stdout.fileno(), jail.seconds, MAX_OUTPUT)
         if text is None:
             return "", "timeout"
-        try:
-            status = child.wait(max(0.0, jail.seconds - (time.monotonic() - start))) if len(text) < MAX_OUTPUT else 1
-        except subprocess.TimeoutExpired:
+        status = _status(child, jail.seconds - (time.monotonic() - start)) if len(text) < MAX_OUTPUT else 1
+        if status is None:
             return "", "timeout"
     return text.decode("utf-8", errors="replace"), "passed" if status == 0 else "failed"
 
@@ -147,7 +147,7 @@ def _child(request: dict[str, Any], jail: Jail, passed: Sequence[int] = (), give
         for descriptor in (started, starts):
             if descriptor >= 0:
                 os.close(descriptor)
-        _clear(folder)
+        clear(folder)
 
 
 def _spawn(request: str, given: str, folder: str, packages: bool, passed: Sequence[int]) -> subprocess.Popen[bytes]:
@@ -168,7 +168,25 @@ def _spawn(request: str, given: str, folder: str, packages: bool, passed: Sequen
         )
 
 
+def _status(child: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """0 if it ended well, in time, and something else if not; None if it is still there. It is not waited for: until
+    `_kill` has killed its group, the group's number must not be given to others.
+    """
+    descriptor = os.pidfd_open(child.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            if not selector.select(max(0.0, seconds)):
+                return None
+    finally:
+        os.close(descriptor)
+    ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else 1
+
+
 def _kill(child: subprocess.Popen[bytes]) -> None:
+    """The whole group, and only then its leader is waited for."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -180,19 +198,3 @@ def _readable(packages: bool) -> list[str]:
     """Folders of Python and of the system's libraries; none if Python lies in the root folder."""
     roots = {os.path.realpath(path) for path in ([sys.base_prefix, sys.prefix] if packages else [sys.base_prefix])}
     return [] if "/" in roots else sorted({*roots, *LIBRARIES})
-
-
-def _clear(folder: str) -> None:
-    """Remove the folder, however deep what lies in it: folders inside are emptied into it, one level at a time."""
-    count = 0
-    while True:
-        inner = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-        if not inner:
-            break
-        for path in inner:
-            os.chmod(path, 0o700)
-            for name in os.listdir(path):
-                count += 1
-                os.rename(os.path.join(path, name), os.path.join(folder, f".{count}.cleared"))
-            os.rmdir(path)
-    shutil.rmtree(folder)

@@ -1,7 +1,7 @@
 """What a locked child process does: run a program, or generated code whose functions are asked for, or a test of them.
 
     program   a program with its own input and output; the caller compares what it prints
-    code      generated code; then it answers what the test asks of its functions (stages/score/remote.py)
+    code      generated code; then it answers what the test asks of its functions (stages/score/peer.py)
     test      a test, in whose process no generated code runs; it says what came out
 
 `python untrusted.py FD` reads the request, JSON, from the file descriptor FD, locks itself, and only then compiles
@@ -22,10 +22,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def beside(name: str) -> Any:
-    """The module in a file beside this one, which no import path leads to."""
+    """The module in a file beside this one, which no import path leads to; those it needs have been taken before."""
     source = os.path.join(HERE, f"{name}.py")
-    module = types.ModuleType(name)
-    sys.modules[name] = module  # dataclasses look their module up
+    module = types.ModuleType(f"stages.score.{name}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up, and later files import from it
     with open(source, encoding="utf-8") as file:
         exec(compile(file.read(), source, "exec"), module.__dict__)
     return module
@@ -34,7 +34,7 @@ def beside(name: str) -> Any:
 def main() -> None:
     with os.fdopen(int(sys.argv[1]), encoding="utf-8") as file:
         request = json.load(file)
-    remote = beside("remote")
+    remote, _, peer = beside("remote"), beside("values"), beside("peer")
     with os.fdopen(request["started"], "w") as started:
         try:
             lock(request)
@@ -47,9 +47,9 @@ def main() -> None:
         return
     send, receive = os.fdopen(request["send"], "wb"), os.fdopen(request["receive"], "rb")
     if request["role"] == "code":
-        serve(request["source"], remote.Peer(receive, send, True))
+        serve(request["source"], peer.Peer(receive, send, True))
     else:
-        verdict = {"outcome": test(request["source"], remote.Peer(receive, send, False), remote.Remote)}
+        verdict = {"outcome": test(request["source"], peer.Peer(receive, send, False), remote.Remote)}
         os.write(request["verdict"], json.dumps(verdict).encode())
     os._exit(0)
 
@@ -80,7 +80,7 @@ def serve(source: str, peer: Any) -> None:
         modules = {name: value.__name__ for name, value in found.items() if isinstance(value, types.ModuleType)}
         return {"values": {name: value for name, value in found.items() if name not in modules}, "modules": modules}
 
-    peer.exported.append(named)
+    peer.values.exported.append(named)
     peer.serve()
 
 

@@ -14,11 +14,12 @@ import polars as pl
 
 from stages.common.params import Gym, ParamsError
 from stages.prepare.prompts.columns import Part
+from stages.score.gym import restored, scorer
 
 OPTION = "prepare.prompts.gym"
 OVERSIZE = (1, 2, 4, 8, 16)  # how many times the wanted entries a task is asked for before it counts as exhausted
 CHECKED = 3  # entries whose answer is scored by the task itself, as it is and as JSON keeps it
-COLUMNS = dict.fromkeys(("prompt", "answer", "gym_task", "gym_entry"), pl.String())
+COLUMNS = dict.fromkeys(("prompt", "answer", "gym_task", "gym_config", "gym_entry"), pl.String())
 
 
 def parts(settings: Gym) -> tuple[Part, Part]:
@@ -44,7 +45,7 @@ def _different(dataset: Any, settings: Gym, wanted: int) -> list[tuple[int, dict
     """(place from 1, row) of up to `wanted` entries with different questions."""
     rows: dict[str, tuple[int, dict[str, Any]]] = {}
     for number, entry in _entries(settings, dataset):
-        rows.setdefault(entry["question"], (number, _row(entry, settings.task, number)))
+        rows.setdefault(entry["question"], (number, _row(entry, settings, number)))
         if len(rows) == wanted:
             break
     return list(rows.values())
@@ -83,25 +84,20 @@ def _refused(settings: Gym, error: Exception) -> ParamsError:
 
 
 def _check_json(settings: Gym, dataset: Any, wanted: int) -> None:
-    """The task's scorer has to say the same of an entry that went through JSON, as it does in the table: as it is, or
-    with tuples for lists, which JSON does not tell apart.
-    """
+    """The reward (stages/score/gym.py) has to say the same of an entry in the table as the task says of its own."""
     for number, entry in _entries(settings, dataset):
         if number > min(CHECKED, wanted):
             return
-        kept = json.loads(_row(entry, settings.task, number)["gym_entry"])
-        answer = entry["answer"]
+        row, answer = _row(entry, settings, number), entry["answer"]
         if answer is None:
             continue
-        score = dataset.score_answer(answer, entry)
-        if score not in (dataset.score_answer(answer, kept), dataset.score_answer(answer, _with_tuples(kept))):
+        try:
+            score = scorer(settings.task, row["gym_config"])
+            kept = score(answer, restored(score, json.loads(row["gym_entry"])))
+        except ValueError as error:
+            raise _unkept(settings.task, number, str(error)) from None
+        if kept != dataset.score_answer(answer, entry):
             raise _unkept(settings.task, number, "it gives its own answer another score then")
-
-
-def _with_tuples(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_tuples(item) for key, item in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _unkept(task: str, number: int, why: str) -> ParamsError:
@@ -138,21 +134,35 @@ def _check_config(settings: Gym, config: Any) -> None:
             raise ParamsError(f"{where}.{name}: {settings.task} has no such option; {hint}")
 
 
-def _row(entry: dict[str, Any], task: str, number: int) -> dict[str, Any]:
-    """The entry as columns: `gym_entry` is all of it as JSON, for the task's own scorer."""
+def _row(entry: dict[str, Any], settings: Gym, number: int) -> dict[str, Any]:
+    """The entry as columns: `gym_entry` is all of it as JSON and `gym_config` the config, for the task's own scorer."""
+    task, answer = settings.task, entry["answer"]
     if not _keys_are_texts(entry):
         raise _unkept(task, number, "its metadata has keys that are no texts")
+    if answer is not None and not isinstance(answer, str):
+        raise _unkept(task, number, f"its answer is a {type(answer).__name__}, and a completion is a text")
     try:
         whole = json.dumps(entry, sort_keys=True, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise _unkept(task, number, str(error)) from None
-    answer = entry["answer"]
     return {
         "prompt": entry["question"],
-        "answer": answer if answer is None or isinstance(answer, str) else str(answer),
+        "answer": answer,
         "gym_task": task,
+        "gym_config": config_text(settings),
         "gym_entry": whole,
     }
+
+
+def config_text(settings: Gym) -> str:
+    """The config as JSON; a ParamsError for what JSON cannot keep, such as a date or a number as a key."""
+    try:
+        text = json.dumps(settings.config, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ParamsError(f"params.yaml: {OPTION}.config cannot be kept as JSON for the scorer: {error}") from None
+    if not _keys_are_texts(settings.config):
+        raise ParamsError(f"params.yaml: {OPTION}.config: keys have to be texts, as JSON keeps no others; quote them")
+    return text
 
 
 def _keys_are_texts(value: Any) -> bool:

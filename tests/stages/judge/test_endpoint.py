@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
+from stages.common import post
 from stages.common.params import Endpoint, ParamsError
-from stages.judge import endpoint
 from stages.judge.endpoint import Question, ask_all
 
 
@@ -104,7 +104,7 @@ def test_no_connection_is_no_verdict():
 
 
 def test_trying_again_helps_where_it_can(monkeypatch):
-    monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(post, "PAUSES", (0.0,))
     answers = [httpx.Response(429), httpx.Response(500), says("A")(None)]
     assert answered(lambda _: answers.pop(0), tries=3).verdict == "A"
     asked = []
@@ -115,6 +115,14 @@ def test_trying_again_helps_where_it_can(monkeypatch):
 
     assert answered(refuse, tries=3).message == "status 400: no such model"
     assert len(asked) == 1
+
+
+def test_pauses_grow_and_stay():
+    assert [list(post.pauses(tries)) for tries in (1, 3, 6)] == [
+        [0.0],
+        [0.0, 1.0, 4.0],
+        [0.0, 1.0, 4.0, 16.0, 16.0, 16.0],
+    ]
 
 
 def test_a_key_that_is_not_there_is_told_before_anything_is_sent(monkeypatch):

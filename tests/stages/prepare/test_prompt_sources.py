@@ -3,6 +3,7 @@
 import json
 import os
 import random
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -12,8 +13,10 @@ from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params import ParamsError
 from stages.common.tables import PROMPTS
+from stages.score.gym import gym_reward
 from tests.stages.prepare.project import Project, write
 
+GYM_COLUMNS = ("gym_task", "gym_config", "gym_entry")
 ROWS = [{"prompt": f"What is {n}?", "answer": str(n)} for n in range(20)]
 
 
@@ -223,6 +226,21 @@ class TestGym:
                 "leg_counting",
             )
             assert dataset.score_answer(row["answer"], entry) == 1.0
+
+    def test_the_config_is_kept_for_the_scorer(self, project):
+        config = {"min_num_decimal_places": 1, "max_num_decimal_places": 1}
+        table = self.task(project, task="decimal_arithmetic", config=config)
+        assert table["gym_config"].unique().to_list() == [json.dumps(config, sort_keys=True)]
+        completions = [str(Decimal(answer) + Decimal("0.05")) for answer in table["answer"]]
+        assert gym_reward(completions, **{n: table[n].to_list() for n in GYM_COLUMNS}) == [1.0] * 9
+
+    def test_an_answer_that_is_no_text_is_refused(self, project, gym, monkeypatch):
+        from reasoning_gym.arithmetic.leg_counting import LegCountingDataset
+
+        made = LegCountingDataset.__getitem__
+        monkeypatch.setattr(LegCountingDataset, "__getitem__", lambda *a: made(*a) | {"answer": 5})
+        with pytest.raises(ParamsError, match="its answer is a int, and a completion is a text"):
+            self.task(project)
 
     def test_more_held_out_ones_leave_the_training_prompts(self, project):
         one, other = self.task(project), self.task(project, heldout=9)

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,10 +23,11 @@ def serving(answer: Callable[[dict[str, Any], int], Answer]) -> Iterator[tuple[s
                 seen.append((self.path, self.headers.get("Authorization"), body))
                 count = len(seen)
             status, text = answer(body, count)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            with suppress(ConnectionError):  # the other side may have given up
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
 
         def log_message(self, *_):
             pass

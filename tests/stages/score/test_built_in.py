@@ -73,6 +73,39 @@ def test_check_knows_the_functions_own_arguments_and_defaults(spec):
 
 
 @pytest.mark.parametrize(
+    ("spec", "arguments", "columns"),
+    [
+        ("exact_match:exact_match", {}, {"answer"}),
+        ("numeric_match:numeric_match", {"column": "gold", "relative": 0.1}, {"gold"}),
+        ("math_answer:math_answer", {"column": "gold", "seconds": 3}, {"gold"}),
+        ("python_tests:passes_tests", {}, {"tests"}),
+        ("python_tests:passes_tests", {"column": "t", "unlocked": True}, {"t"}),
+        ("gym:gym_reward", {"extract": "boxed"}, {"gym_task", "gym_entry", "gym_config"}),
+        ("chat_judge:chat_judge", FUNCTIONS["chat_judge:chat_judge"] | {"template": "{completion}{x}"}, {"x"}),
+    ],
+)
+def test_the_columns_that_a_function_needs(spec, arguments, columns):
+    assert loaded(spec).needs(**arguments) == columns
+
+
+@pytest.mark.parametrize("spec", FUNCTIONS)
+def test_what_a_function_says_of_itself_takes_all_its_arguments(spec):
+    function = loaded(spec)
+    given = {n: p.default for n, p in inspect.signature(function.check).parameters.items()} | FUNCTIONS[spec]
+    for says, kind in (("needs", set), ("needs_seconds", dict)):
+        if hasattr(function, says):
+            assert isinstance(getattr(function, says)(**given), kind)
+
+
+@pytest.mark.parametrize("spec", FUNCTIONS)
+def test_default_arguments_fit_into_the_default_limits(spec):
+    needed = getattr(loaded(spec), "needs_seconds", lambda **_: {"row": 0, "batch": 0})(**FUNCTIONS[spec])
+    limits = Reward(function="a:b").limits
+    assert needed["row"] <= limits.row_seconds
+    assert needed["batch"] <= limits.batch_seconds
+
+
+@pytest.mark.parametrize(
     ("module", "package", "extra"), [("math_answer", "math_verify", "math"), ("gym", "reasoning_gym", "gym")]
 )
 def test_a_missing_extra_is_told(module, package, extra, monkeypatch):

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from stages.common import post
+from stages.common.params import Reward
 from stages.common.post import ServerLostError
-from stages.score.chat_judge import chat_judge, check
+from stages.score.chat_judge import RefusedError, chat_judge, check
 from stages.score.outcome import Unscorable
 
 _spec = spec_from_file_location("servers", Path(__file__).with_name("servers.py"))
@@ -101,18 +102,108 @@ def test_a_verdict_that_cannot_be_read_is_unscorable_and_shown(text):
 @pytest.mark.parametrize(
     ("status", "text", "told"),
     [
-        (200, b"oops", "not a chat completion"),
-        (200, b'{"choices": []}', "not a chat completion"),
         (200, b'{"choices": [{"message": {"content": null}}]}', "has no text"),
         (200, chat("8", finish_reason="length"), "cut off"),
-        (400, b"bad model", "status 400: bad model"),
     ],
 )
-def test_other_answers_are_unscorable(status, text, told):
+def test_what_the_judge_itself_says_stays_unscorable(status, text, told):
     with servers.serving(lambda *_: (status, text)) as (url, _):
         (found,) = judged(url)
     assert isinstance(found, Unscorable)
     assert told in found.reason
+    assert not found.passing
+
+
+REFUSALS = [
+    (400, b"bad model", "status 400: bad model; model, template"),
+    (401, b"who", r"look at key_variable, which is not set"),
+    (402, b"pay", "has to be paid up"),
+    (403, b"no", "key_variable"),
+    (404, b"where", "base_url .* or model is not there"),
+    (200, b"<html>", "not a chat completion .*base_url"),
+    (200, b'{"choices": []}', "not a chat completion"),
+]
+
+
+@pytest.mark.parametrize(("status", "text", "told"), REFUSALS)
+def test_a_refusal_is_not_kept_and_for_all_rows_it_names_the_argument(status, text, told):
+    def refuses_b(body, _):
+        return (status, text) if "A: b" in body["messages"][0]["content"] else (200, chat("5"))
+
+    with servers.serving(refuses_b) as (url, _):
+        first, second = judged(url, ["a", "b"])
+        assert first == 0.5
+        assert isinstance(second, Unscorable)
+        assert second.passing
+        with pytest.raises(RefusedError, match=told):
+            judged(url, ["b", "b"])
+
+
+def test_the_key_that_is_refused_is_named(monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "wrong")
+    with (
+        servers.serving(lambda *_: (401, b"no")) as (url, _),
+        pytest.raises(RefusedError, match=r"the key in JUDGE_KEY \(key_variable\)"),
+    ):
+        judged(url, ["a", "b"], key_variable="JUDGE_KEY")
+
+
+def test_a_refused_row_is_asked_again_in_the_next_run(tmp_path, monkeypatch):
+    """Through the cache: 401 for one of two rows, then 200."""
+    from stages.score.calling.resident import close_all
+    from stages.score.rewards import reward_columns
+
+    monkeypatch.chdir(tmp_path)
+    mended = False
+
+    def answers(body, _):
+        return (200, chat("5")) if mended or "A: a" in body["messages"][0]["content"] else (401, b"no")
+
+    inputs = {"prompts": ["p"] * 2, "completions": ["a", "b"], "prompt_id": ["p1", "p2"], "sample": [0, 0]}
+    with servers.serving(answers) as (url, _):
+        arguments = {"base_url": url, "model": "m", "template": "A: {completion}"}
+        reward = Reward(function="stages.score.chat_judge:chat_judge", arguments=arguments)
+        first = reward_columns({"one": reward}, inputs)
+        mended = True
+        second = reward_columns({"one": reward}, inputs)
+    close_all()
+    assert first["status/one"].to_list() == ["ok", "error"]
+    assert second["reward/one"].to_list() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+def test_a_request_that_hangs_costs_its_row_and_ends_at_the_deadline(tries):
+    def hangs_for_b(body, _):
+        if "A: b" in body["messages"][0]["content"]:
+            time.sleep(3)
+        return 200, chat("5")
+
+    with servers.serving(hangs_for_b) as (url, _):
+        start = time.monotonic()
+        found = judged(url, ["a", "b", "c", "d"], parallel=2, deadline_seconds=1, tries=tries, timeout_seconds=0.6)
+        assert time.monotonic() - start < 2.5
+    assert [found[0], *found[2:]] == [0.5] * 3
+    assert isinstance(found[1], Unscorable)
+    assert found[1].passing
+
+
+def test_a_call_of_one_row_has_a_deadline_of_its_own():
+    with servers.serving(lambda *_: time.sleep(2) or (200, chat("5"))) as (url, _):
+        start = time.monotonic()
+        with pytest.raises(ServerLostError, match="no answer before the deadline"):
+            judged(url, ["a"], row_deadline_seconds=0.3)
+        assert time.monotonic() - start < 1.5
+
+
+def test_the_defaults_fit_into_the_default_limits():
+    needed, limits = chat_judge.needs_seconds(**GOOD), Reward(function="a:b").limits
+    assert needed["row"] <= limits.row_seconds
+    assert needed["batch"] <= limits.batch_seconds
+    assert chat_judge.needs_seconds(deadline_seconds=90, row_deadline_seconds=20) == {"row": 22, "batch": 92}
+
+
+def test_the_columns_it_needs_are_those_of_the_template():
+    assert chat_judge.needs(**(GOOD | {"template": TEMPLATE + "{rubric} {completion_ids}"})) == {"answer", "rubric"}
 
 
 def test_a_server_lost_for_some_rows_leaves_the_others_and_is_not_kept():
@@ -163,6 +254,8 @@ GOOD = {"base_url": "http://x", "model": "m", "template": "{completion}"}
         ({"pattern": "x"}, "exactly one group"),
         ({"maximum": 0}, "maximum"),
         ({"parallel": 0}, "parallel"),
+        ({"deadline_seconds": 0}, "deadline_seconds"),
+        ({"row_deadline_seconds": "1"}, "row_deadline_seconds"),
         ({"key_variable": "NOT_THERE_AT_ALL"}, "the environment has no NOT_THERE_AT_ALL"),
     ],
 )

@@ -1,6 +1,7 @@
 """reasoning-gym's scorers: golden answers of all tasks get the full reward; scorers are given the extracted answer."""
 
 import json
+from decimal import Decimal
 
 import pytest
 
@@ -15,8 +16,8 @@ def entry(task, seed=1):
     return reasoning_gym.create_dataset(task, size=1, seed=seed)[0]
 
 
-def one(answer, task, given, **arguments):
-    (reward,) = gym_reward([answer], gym_task=[task], gym_entry=[given], **arguments)
+def one(answer, task, given, config="{}", **arguments):
+    (reward,) = gym_reward([answer], gym_task=[task], gym_config=[config], gym_entry=[given], **arguments)
     return reward
 
 
@@ -35,8 +36,35 @@ def test_the_scorer_gets_the_extracted_answer():
     assert one("none", "chain_sum", json.dumps(made), extract={"tag": "answer"}) == 0.0
     assert one("none", "chain_sum", json.dumps(made), extract="boxed", missing_reward=-1.0) == -1.0
     turns = [{"role": "assistant", "content": f"{made['answer']}</answer>"}]
-    given = {"gym_task": ["chain_sum"], "gym_entry": [json.dumps(made)], "prompt_tail": ["<answer>"]}
+    given = {
+        "gym_task": ["chain_sum"],
+        "gym_config": ["{}"],
+        "gym_entry": [json.dumps(made)],
+        "prompt_tail": ["<answer>"],
+    }
     assert gym_reward([turns], extract={"tag": "answer"}, **given) == [1.0]
+
+
+def test_the_scorer_is_that_of_the_config():
+    """One decimal place: an answer may be off by 0.1; with the default of three by 0.001."""
+    config = {"min_num_decimal_places": 1, "max_num_decimal_places": 1}
+    made = reasoning_gym.create_dataset("decimal_arithmetic", size=1, seed=1, **config)[0]
+    near = str(Decimal(made["answer"]) + Decimal("0.05"))
+    assert one(near, "decimal_arithmetic", json.dumps(made), json.dumps(config)) == 1.0
+    assert one(near, "decimal_arithmetic", json.dumps(made)) == 0.0
+    for broken in ("no json", '{"no_such_option": 1}', '{"precision": 1}'):
+        assert isinstance(one(near, "decimal_arithmetic", json.dumps(made), broken), Unscorable)
+
+
+def test_no_memory_is_not_of_the_row(monkeypatch):
+    def score(answer, given):
+        if answer == given["answer"]:
+            return 1.0
+        raise MemoryError
+
+    monkeypatch.setattr("stages.score.gym.scorer", lambda task, config: score)
+    with pytest.raises(MemoryError):
+        one("wrong", "chain_sum", json.dumps(entry("chain_sum")))
 
 
 def test_a_wrong_answer_is_wrong():
@@ -64,7 +92,7 @@ def test_a_scorer_that_raises(monkeypatch):
     def score(answer, given):
         return 1.0 if answer == given["answer"] else 1 / 0
 
-    monkeypatch.setattr("stages.score.gym.scorer", lambda task: score)
+    monkeypatch.setattr("stages.score.gym.scorer", lambda task, config: score)
     found = one("wrong", "chain_sum", json.dumps(entry("chain_sum")))
     assert isinstance(found, Unscorable)
     assert "the scorer of task 'chain_sum' raised ZeroDivisionError" in found.reason
@@ -72,7 +100,8 @@ def test_a_scorer_that_raises(monkeypatch):
 
 def test_a_scorer_that_gives_no_number(monkeypatch):
     monkeypatch.setattr(
-        "stages.score.gym.scorer", lambda task: lambda answer, given: 1.0 if answer == given["answer"] else float("nan")
+        "stages.score.gym.scorer",
+        lambda task, config: lambda answer, given: 1.0 if answer == given["answer"] else float("nan"),
     )
     assert isinstance(one("wrong", "chain_sum", json.dumps(entry("chain_sum"))), Unscorable)
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from stages.common import post
+from stages.common.params import Reward
 from stages.common.post import ServerLostError
 from stages.score.http_reward import check, http_reward
+from stages.score.outcome import Unscorable
 
 _spec = spec_from_file_location("servers", Path(__file__).with_name("servers.py"))
 servers = module_from_spec(_spec)
@@ -113,6 +115,30 @@ def test_an_answer_of_another_form_says_what_came(text, told):
     with servers.serving(lambda *_: (200, text)) as (url, _), pytest.raises(ValueError, match=told) as error:
         rewards(url)
     assert repr(text.decode()) in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 5000, "1e999", "-1e999"])
+def test_a_number_too_large_for_a_reward_is_that_of_its_row(number):
+    with servers.serving(lambda *_: (200, f'{{"rewards": [1, {number}, 0.5]}}'.encode())) as (url, _):
+        first, huge, last = rewards(url)
+    assert (first, last) == (1, 0.5)
+    assert isinstance(huge, Unscorable)
+    assert "too large" in huge.reason
+
+
+@pytest.mark.parametrize(("count", "option"), [(1, "row_deadline_seconds"), (3, "deadline_seconds")])
+def test_a_call_ends_at_its_deadline(count, option):
+    with servers.serving(lambda *_: time.sleep(2) or (200, b"{}")) as (url, _):
+        start = time.monotonic()
+        with pytest.raises(ServerLostError, match="no answer before the deadline"):
+            rewards(url, count, **{option: 0.4})
+        assert time.monotonic() - start < 1.5
+
+
+def test_the_defaults_fit_into_the_default_limits():
+    needed, limits = http_reward.needs_seconds(url="http://x"), Reward(function="a:b").limits
+    assert needed["row"] <= limits.row_seconds
+    assert needed["batch"] <= limits.batch_seconds
 
 
 def test_what_cannot_be_sent_is_told_by_its_column():

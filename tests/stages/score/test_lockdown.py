@@ -1,5 +1,6 @@
 """Escape attempts of generated code, in real processes: each must fail, and the control beside it must not."""
 
+import json
 import os
 import socket
 import subprocess
@@ -165,6 +166,17 @@ SYSTEM_CALLS = {
     "bpf": 321,
     "keyctl": 250,
     "socket": 41,
+    "shmctl": 31,
+    "semctl": 66,
+    "semop": 65,
+    "msgctl": 71,
+    "msgrcv": 70,
+    "mq_unlink": 241,
+    "kcmp": 312,
+    "userfaultfd": 323,
+    "perf_event_open": 298,
+    "setns": 308,
+    "process_mrelease": 448,
 }
 
 
@@ -186,6 +198,91 @@ def test_no_capabilities_even_for_root():
         "print(l.syscall(125, struct.pack('Ii', 0x20080522, 0), held), *struct.unpack('6I', held.raw))"
     )
     assert output_of(code, "", JAIL) == ("0 0 0 0 0 0 0\n", "passed")
+
+
+OTHERS = {
+    "setpriority": "os.setpriority(os.PRIO_PROCESS, {pid}, 19)",
+    "sched_setaffinity": "os.sched_setaffinity({pid}, {{0}})",
+    "sched_setscheduler": "os.sched_setscheduler({pid}, os.SCHED_BATCH, os.sched_param(0))",
+    "sched_setparam": "os.sched_setparam({pid}, os.sched_param(0))",
+    "sched_setattr": "called(314, {pid}, b'\\x30' + bytes(47), 0)",
+    "ioprio_set": "called(251, 1, {pid}, 3 << 13)",
+    "migrate_pages": "called(256, {pid}, 1, b'\\1' + bytes(7), b'\\1' + bytes(7))",
+    "move_pages": "called(279, {pid}, 0, 0, 0, 0, 0)",
+    "prlimit": "import resource\nresource.prlimit({pid}, resource.RLIMIT_NOFILE, (99, 99))",
+    "process_vm_readv": "called(310, {pid}, 0, 0, 0, 0, 0)",
+    "fcntl": "import fcntl\nfcntl.fcntl(0, fcntl.F_SETOWN, {pid})",
+    "fcntl_ex": "called(72, 0, 15, __import__('struct').pack('ii', 1, {pid}))",
+    "core_share": "called(157, 62, 2, {pid}, 0, 0)",
+    "kill": "os.kill({pid}, 0)",
+}
+VICTIM = """
+import ctypes, fcntl, json, os, resource, struct, subprocess, sys, tempfile
+from stages.score import lockdown, system_calls
+
+def called(*given):
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.syscall(*[v if isinstance(v, bytes) else ctypes.c_long(v) for v in given]) < 0:
+        raise OSError(ctypes.get_errno(), "")
+
+def tried(attempt, locked):
+    receives, sends = os.pipe()
+    if os.fork() == 0:
+        if os.getuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        try:
+            if locked:
+                program = system_calls.filter_program(os.getpid())
+                lockdown.lock(["/usr"], folder, lockdown.Bounds(10, 1 << 30), program)
+            try:
+                exec(attempt.format(pid=victim.pid), globals())
+                told = "done"
+            except OSError as error:
+                told = str(error.errno)
+            os.write(sends, f"{told} {os.getuid()}".encode())
+        finally:
+            os._exit(0)
+    os.close(sends)
+    os.wait()
+    return os.read(receives, 99).decode().split()
+
+def state():
+    pid = victim.pid
+    told = [os.getpriority(os.PRIO_PROCESS, pid), sorted(os.sched_getaffinity(pid)), os.sched_getscheduler(pid)]
+    return [*told, open(f"/proc/{pid}/limits").read(), ctypes.CDLL(None).syscall(252, 1, pid)]
+
+folder = tempfile.mkdtemp()
+os.chmod(folder, 0o777)
+told = {}
+as_nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+for name, attempt in json.loads(sys.argv[1]).items():
+    victim = subprocess.Popen(["sleep", "60"], **as_nobody)
+    before = state()
+    printed, uid = tried(attempt, True)
+    unchanged = state() == before
+    told[name] = [printed, unchanged, int(uid), tried(attempt, False)[0], state() != before]
+    victim.kill()
+    victim.wait()
+os.rmdir(folder)
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
+def test_an_unrelated_process_of_the_same_user_who_is_not_root_cannot_be_changed():
+    """Each attempt is made again without the lock, where it does something."""
+    command = [sys.executable, "-c", VICTIM, json.dumps(OTHERS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {name: found[:2] for name, found in told.items()} == {name: ["1", True] for name in OTHERS}
+    assert all(found[2] != 0 for found in told.values())
+    of_every_kernel = set(OTHERS) - {"sched_setattr", "core_share", "migrate_pages", "move_pages", "process_vm_readv"}
+    assert {name for name, found in told.items() if found[3] == "done"} >= of_every_kernel
+    changed = {name for name, found in told.items() if found[4]}
+    assert changed >= {"setpriority", "sched_setaffinity", "sched_setscheduler", "ioprio_set", "prlimit"}
 
 
 def test_the_death_signal_cannot_be_taken_off():
@@ -213,6 +310,21 @@ def test_memory_files_and_time():
     assert output_of("while True: print('x' * 1000)", "", JAIL)[1] == "failed"
     assert output_of("import os\nos.close(1)\nos.close(2)\nwhile True: pass", "", Jail(1.0, 512)) == ("", "timeout")
     assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize("code", ["print(1)", "raise SystemExit(3)", "import os\nos.abort()", "import os\nos.close(1)"])
+def test_a_group_is_killed_while_its_number_is_still_its_own(code, monkeypatch):
+    kill, states = os.killpg, []
+
+    def killed(group, number):
+        states.append(os.waitid(os.P_PID, group, os.WEXITED | os.WNOWAIT) is not None)  # an error if it was waited for
+        kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", killed)
+    printed, outcome = output_of(code, "", JAIL)
+    assert states == [True]
+    assert outcome == ("passed" if code.endswith(("print(1)", "close(1)")) else "failed")
+    assert printed == ("1\n" if code == "print(1)" else "")
 
 
 def test_nothing_is_left_of_folders_however_deep(tmp_path, monkeypatch):

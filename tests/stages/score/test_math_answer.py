@@ -123,6 +123,41 @@ def test_what_hangs_a_parser_costs_its_limit_and_is_not_wrong_but_unscorable(for
     assert unscorable or formula == TOWERS[-1]
 
 
+def test_a_time_out_depends_on_the_machine_and_is_not_kept(monkeypatch):
+    import math_verify
+
+    def late(*_, **__):
+        raise math_verify.errors.TimeoutException
+
+    for name in ("parse", "verify"):
+        with monkeypatch.context() as patched:
+            patched.setattr(math_verify, name, late)
+            found = one(r"\frac{1}{2}x", r"$\frac{x}{2}$")
+        assert isinstance(found, Unscorable)
+        assert found.passing
+
+
+@pytest.mark.parametrize("name", ["parse", "verify"])
+def test_no_memory_is_no_wrong_answer(name, monkeypatch):
+    import math_verify
+
+    def fails(error):
+        def raises(*_, **__):
+            raise error
+
+        return raises
+
+    monkeypatch.setattr(math_verify, name, fails(MemoryError()))
+    with pytest.raises(MemoryError):
+        one("2", "$x$")
+    monkeypatch.setattr(math_verify, name, fails(RecursionError()))
+    for gold in ("2", "$y$"):
+        found = one(gold, "$x$")
+        assert isinstance(found, Unscorable)
+        assert not found.passing
+        assert "too deeply" in found.reason
+
+
 def test_outside_the_main_thread_it_says_so():
     told = []
 

@@ -3,13 +3,15 @@
 import ast
 import math
 import os
+import re
 
 import pytest
 
 from stages.score import python_tests, sandbox
 from stages.score.outcome import Unscorable
-from stages.score.python_tests import check, last_fence, passes_tests, split
+from stages.score.python_tests import check, last_fence, passes_tests
 from stages.score.sandbox import Jail, SandboxError, passes_test
+from stages.score.unit_tests import split
 from stages.score.untrusted import names_of
 
 JAIL = Jail(seconds=5.0, memory_mb=512)
@@ -235,6 +237,63 @@ def test_installed_packages_by_permission_only():
     code = "import numpy\ndef f(x): return int(numpy.sum([x, x]))"
     assert reward(code, NUMBER) == 0.0
     assert reward(code, NUMBER, packages=True, memory_mb=2048, seconds=10) == 1.0
+
+
+@needs_lock
+@pytest.mark.parametrize("code", ["def f(x): return 2 * x", "import numpy\ndef f(x): raise ImportError", "def f("])
+@pytest.mark.parametrize(
+    ("tests", "told"),
+    [
+        (
+            f"import numpy\n{NUMBER}",
+            r"`import numpy` fails \(ModuleNotFoundError: No module named 'numpy'.*packages: true",
+        ),
+        ("def check(g):\n    from numpy import array\n    assert g(2) == 4\ncheck(f)", "from numpy import array"),
+        ([NUMBER, f"import no_such_module_at_all\n{NUMBER}"], "no_such_module_at_all"),
+        (f"from math import no_such_name\n{NUMBER}", "ImportError: cannot import name 'no_such_name'"),
+        (f"import math, json.no_such_part\n{NUMBER}", "json.no_such_part"),
+    ],
+)
+def test_a_test_whose_own_imports_fail_makes_its_row_unscorable_whatever_the_code(code, tests, told):
+    found = reward(code, tests)
+    assert isinstance(found, Unscorable)
+    assert re.search(told, found.reason)
+
+
+@needs_lock
+def test_also_where_the_completion_has_no_code():
+    (found,) = passes_tests(["no code"], tests=[f"import numpy\n{NUMBER}"])
+    assert isinstance(found, Unscorable)
+
+
+@needs_lock
+def test_installed_packages_that_are_not_there_either():
+    found = reward("def f(x): return 4", f"import no_such_module_at_all\n{NUMBER}", packages=True)
+    assert isinstance(found, Unscorable)
+    assert "install it" in found.reason
+    test = "import numpy\nassert int(numpy.sum([f(2), 0])) == 4"
+    assert reward("def f(x): return 2 * x", test, packages=True, memory_mb=2048, seconds=10) == 1.0
+
+
+@needs_lock
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import math, os.path\nfrom collections import *\n",
+        "from __future__ import annotations\n",
+        "try:\n    import numpy\nexcept ImportError:\n    numpy = None\n",
+        "try:\n    import numpy\nexcept (ValueError, ModuleNotFoundError):\n    numpy = None\n",
+        "import this\n",
+    ],
+)
+def test_imports_that_can_be_had_or_that_the_test_handles(before):
+    assert reward("def f(x): return 2 * x", [before + NUMBER]) == 1.0
+    assert reward("def f(x): return 3 * x", [before + NUMBER]) == 0.0
+
+
+@needs_lock
+def test_an_import_that_fails_in_the_code_is_the_codes_failure():
+    assert reward("import numpy\ndef f(x): return 2 * x", f"import math\n{NUMBER}") == 0.0
 
 
 @pytest.mark.parametrize(
