@@ -21,6 +21,8 @@ from stages.sft.gold import judges
 
 Found = dict[str, Any]
 
+CALLING = "stages.score.rewards:reward_columns"  # what scores golden answers; its identity is that of the room
+
 
 def found(params: Params, hashes: Hashes) -> dict[str, Found]:
     """The file's name in data/sources, and its contents."""
@@ -28,7 +30,7 @@ def found(params: Params, hashes: Hashes) -> dict[str, Found]:
     return {
         "model": of_model(prepare.model, "prepare.model", hashes),
         "reference": of_model(prepare.reference, "prepare.reference", hashes) if prepare.reference else {},
-        "prompts": of_prompts(prepare.prompts, hashes),
+        "prompts": {**of_prompts(prepare.prompts, hashes), **of_verify(params)},
         "sft": of_sft(params.sft, params, hashes) if params.sft else {},
         "score": of_rewards(params.score.rewards, "score.rewards"),
         "evaluate": {
@@ -97,6 +99,23 @@ def of_prompts(settings: Prompts, hashes: Hashes) -> Found:
     if settings.dataset is not None:
         return _of_dataset(settings.dataset, hashes)
     return {} if settings.gym is None else _of_gym(settings.gym.task)
+
+
+def of_verify(params: Params) -> Found:
+    """The reward that golden answers are scored with, in so far as it decides what they get, and the code that calls it.
+
+    With this in the file, a stage that prepares prompts does not depend on the other rewards, nor on any weight.
+    """
+    verify = params.prepare.prompts.verify
+    if verify is None:
+        return {}
+    reward, option = params.score.rewards[verify.reward], f"score.rewards.{verify.reward}"
+    return {
+        "verify": {option: reward.model_dump(mode="json", exclude={"weight", "cache"})},
+        "full_reward": params.advantage.correct_reward,
+        "calling": code_identity(CALLING),
+        **of_code({f"{option}.function": reward.function}),
+    }
 
 
 def _of_dataset(settings: PromptDataset, hashes: Hashes) -> Found:

@@ -172,6 +172,52 @@ def test_hub_ids_are_kept_as_text_with_their_revision():
     assert set(json.loads(found["prompts"])) == {"sha256"}
 
 
+def verifying(**changes):
+    """Golden answers verified by one of two rewards."""
+    rewards = {"brief": {"function": "mine/reward.py:brief"}, "other": {"function": "other/reward.py:brief"}}
+    prompts = {"file": FILE, "verify": {"reward": "brief", "completion": "a"}}
+    return params(**{"score__rewards": rewards, "prepare__prompts": prompts} | changes)
+
+
+@pytest.fixture
+def other(project):
+    (project / "other").mkdir()
+    (project / "other/reward.py").write_text(REWARD)
+    return project / "other/reward.py"
+
+
+def test_prompts_change_with_the_code_of_the_reward_that_verifies_them_and_with_no_other(project, other):
+    before = run(verifying())
+    other.write_text(REWARD + "\n")
+    changed = run(verifying())
+    assert changed["prompts"] == before["prompts"]
+    assert changed["score"] != before["score"]
+    (project / "mine/reward.py").write_text(REWARD + "\n")
+    assert run(verifying())["prompts"] != before["prompts"]
+    assert "score.rewards.brief.function" in json.loads(before["prompts"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"weight": 2.0}, True),
+        ({"cache": False}, True),
+        ({"arguments": {"scale": 2}}, False),
+        ({"limits": {"row_seconds": 1.0}}, False),
+    ],
+)
+def test_of_the_verifying_reward_only_what_decides_a_verdict_counts(changes, same, other):
+    brief = {"function": "mine/reward.py:brief"}
+    before = run(verifying())["prompts"]
+    rewards = {"brief": brief | changes, "other": {"function": "other/reward.py:brief", "weight": 3.0}}
+    assert (run(verifying(score__rewards=rewards))["prompts"] == before) == same
+
+
+def test_the_full_reward_counts_only_where_golden_answers_are_verified(other):
+    assert run(verifying(advantage__correct_reward=2.0))["prompts"] != run(verifying())["prompts"]
+    assert run(params(advantage__correct_reward=2.0))["prompts"] == run(params())["prompts"]
+
+
 @pytest.fixture
 def reads(monkeypatch):
     """Names of the files whose bytes are read."""
