@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 LINEAR = ["q_proj", "v_proj", "down_proj"]
 UNASKED = {"temperature": 0.1, "top_k": 1, "do_sample": False, "max_new_tokens": 1, "eos_token_id": [11]}
 PREPARATION = (
-    *(("prepare", part) for part in ("model", "prompts", "options")),
+    *(("prepare", part) for part in ("model", "reference", "prompts", "options")),
     *(("sft", part) for part in ("demonstrations", "policy")),
-    *(("prepare", part) for part in ("reference", "policy", "acceptance")),
+    *(("prepare", part) for part in ("policy", "acceptance")),
     ("critic", "initial"),
 )
 ITERATION = ("rollout", "score", "advantage", "update", "evaluate")

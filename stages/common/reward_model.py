@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from stages.common.device import Runtime
 from stages.common.errors import StageError
+from stages.common.positions import positions_of
 
 NORMALISATION = "normalisation.json"  # {mean, std, samples} of the scores over answers of the reference
 
@@ -102,15 +103,9 @@ def _hidden(base: Any, ids_BL: Tensor, mask_BL: Tensor, device: torch.device) ->
     return hidden_BLH
 
 
-def positions(model: Any) -> int | None:
-    """How many tokens the model can read; None: it does not say."""
-    limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return limit if limit is not None and limit > 0 else None
-
-
 def unreadable(model: Any, sequence: Sequence[int]) -> str | None:
     """Why the model cannot read the sequence, or None."""
-    limit = positions(model)
+    limit = positions_of(model.config)
     if not sequence:
         return "no tokens"
     if limit is not None and len(sequence) > limit:

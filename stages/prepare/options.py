@@ -1,5 +1,5 @@
-"""`prepare options`: check the reward functions and how many prompts are asked for, and write what stages depend on
-that read an option only if another says so -> sft_source.json, sft_training.json, reward_models/index.json.
+"""`prepare options`: check reward functions, how many prompts are asked for, adapters and the reference's positions, and
+write what stages depend on that read an option only if another says so -> sft_source.json, sft_training.json, reward_models/index.json.
 
 It runs before anything is sampled or trained, so that a wrong name is told at once. With `sft` null, say, no option of
 the demonstrations is in the files, and changing one repeats nothing.
@@ -46,9 +46,22 @@ def publish_json(content: dict[str, Any], path: Path) -> None:
         write_json(content, scratch)
 
 
+def check_models(params: Params, journal: Journal) -> None:
+    """What is to be built over the base or to be read by the reference; torch is imported only if something is."""
+    if {params.policy.method, getattr(params.sft, "method", None)} & {"lora"} or params.reward_models or params.critic:
+        from stages.prepare.adapters import check_adapters
+
+        check_adapters(params, journal)
+    if params.prepare.reference is not None:
+        from stages.prepare.positions import check_reference_reads
+
+        check_reference_reads(params)
+
+
 def run(params: Params, journal: Journal) -> None:
     check_functions(params, columns_of())
     check_counts(params)
+    check_models(params, journal)
     used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
     publish_json(used, paths.reward_models_index())
     publish_json(sft_source(params), paths.SFT_SOURCE)

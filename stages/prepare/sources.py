@@ -26,7 +26,7 @@ CALLING = "stages.score.rewards:reward_columns"  # what scores golden answers; i
 
 def found(params: Params, hashes: Hashes) -> dict[str, Found]:
     """The file's name in data/sources, and its contents."""
-    prepare, judge, evaluate = params.prepare, params.judge, params.evaluate
+    prepare, judge, evaluate, beta = params.prepare, params.judge, params.evaluate, params.score.kl.beta
     return {
         "model": of_model(prepare.model, "prepare.model", hashes),
         "reference": of_model(prepare.reference, "prepare.reference", hashes) if prepare.reference else {},
@@ -36,8 +36,9 @@ def found(params: Params, hashes: Hashes) -> dict[str, Found]:
         "evaluate": {
             **of_rewards(evaluate.rewards, "evaluate.rewards"),
             **of_code({"evaluate.parts": evaluate.parts}),
-            "measures_kl": evaluate.measures_kl(params.score.kl.beta),  # all that an evaluation has to do with beta
+            "measures_kl": evaluate.measures_kl(beta),  # all that an evaluation has to do with beta
         },
+        "options": {"reference_reads": {"train": beta > 0, "heldout": evaluate.measures_kl(beta)}},
         "judge": of_code({"judge.function": judge.function}) if judge else {},
         **{
             f"preferences/{name}": of_reward_model(settings, f"reward_models.{name}", hashes)

@@ -12,6 +12,7 @@ from stages.common.params_file import parse_params
 from stages.common.tables import PROMPTS, write_table
 from stages.prepare.run import run
 from tests.silent import Silent
+from tests.tiny import save_tiny
 from tests.workspace import ROOT
 
 LENGTH = {"function": "stages.score.overlong:soft_overlong", "arguments": {"max_length": 40, "cache": 8}}
@@ -22,6 +23,7 @@ def params(dynamic=True, **rewards):
     raw["reward_models"] = {name: {"preferences": None, "source": "given"} for name in ("rm", "other")}
     raw["score"]["rewards"] = {"length": LENGTH} | rewards
     raw["evaluate"]["parts"] = None
+    raw["policy"]["lora"]["last_layers"] = None
     raw["rollout"]["dynamic_sampling"] = {"max_prompts": 32} if dynamic else None
     return parse_params(raw, "params.yaml")
 
@@ -33,6 +35,7 @@ def models(tmp_path, monkeypatch):
         paths.reward_model(name).mkdir(parents=True)
         (paths.reward_model(name) / "config.json").write_text("{}")
     with_prompts(40)
+    save_tiny(paths.BASE)
 
 
 def with_prompts(count):
