@@ -28,7 +28,7 @@ def sft_source(params: Params) -> dict[str, Any]:
         options = params.sft.model_dump(include={"file", "sha256", "heldout"})
         turns = params.prepare.prompts.model_dump(include={"system", "few_shot", "chat"})
         return options | turns | {"stop_tokens": params.rollout.stop_tokens}
-    rewards = {name: reward.model_dump() for name, reward in judges(params).items()}
+    rewards = {name: reward.model_dump(exclude={"cache"}) for name, reward in judges(params).items()}
     options = params.sft.model_dump(include={"best_of", "heldout"})
     return options | {"rollout": rollout, "rewards": rewards, "code": code_hash(ROOM)}
 
