@@ -7,6 +7,14 @@ from pydantic import Field, field_validator, model_validator
 from stages.common.params.base import Count, Function, Positive, Section
 
 
+def names_of_columns(rewards: dict[str, Any]) -> dict[str, Any]:
+    """The rewards, if their names can be parts of column names; a ValueError else."""
+    bad = [name for name in rewards if not name.replace("_", "").isalnum()]
+    if bad:
+        raise ValueError(f"names are letters, digits and underscores, as they become column names: {bad}")
+    return rewards
+
+
 class Limits(Section):
     """What a reward function may take, in the child process that it runs in.
 
@@ -96,7 +104,4 @@ class Score(Section):
     @field_validator("rewards")
     @classmethod
     def _names(cls, rewards: dict[str, Reward]) -> dict[str, Reward]:
-        bad = [name for name in rewards if not name.replace("_", "").isalnum()]
-        if bad:
-            raise ValueError(f"names are letters, digits and underscores, as they become column names: {bad}")
-        return rewards
+        return names_of_columns(rewards)
