@@ -86,6 +86,13 @@ def no_pad(folder: Path) -> Path:
     return save(folder, small_llama(), tokenizer)
 
 
+def pad_is_eos(folder: Path) -> Path:
+    """As in many checkpoints: what pads is what ends."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    return save(folder, small_llama(pad_token_id=0), tokenizer)
+
+
 def no_template(folder: Path) -> Path:
     return save(folder, small_llama(), tiny_tokenizer(chat=False))
 
@@ -136,6 +143,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
         tied,
         several_eos,
         no_pad,
+        pad_is_eos,
         no_template,
         larger_vocabulary,
         bfloat16,

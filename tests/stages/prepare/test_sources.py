@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from stages.common import paths
-from stages.common.params import ParamsError
+from stages.common.params import Compute, ParamsError
 from stages.common.params_file import parse_params
-from stages.prepare import hashes, sources
+from stages.prepare import hashes, machine, sources
 from tests.silent import Silent
 
 ROOT = Path(__file__).parents[3]
@@ -273,7 +273,19 @@ def test_settings_and_versions_lie_beside_the_run():
     for name in ("torch", "transformers", "tokenizers", "peft", "polars", "dvc", "prefect", "safetensors", "numpy"):
         assert found["versions"][name]
     assert found["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    for name in ("accelerate", "httpx", "datasets", "reasoning-gym", "math-verify", "sympy", "latex2sympy2_extended"):
+        assert name in found["versions"]
     assert set(found["compute"]) == {"device", "dtype", "threads"}
+
+
+@pytest.mark.parametrize(("build", "device"), [("2.9.0+cpu", "cpu"), ("2.9.0+cu128", None)])
+def test_threads_are_resolved_whatever_torch_is_built_for(monkeypatch, build, device):
+    monkeypatch.setattr(machine, "version_of", lambda name: build)
+    monkeypatch.setattr(machine, "available_cores", lambda: 7)
+    dtype = device and "float32"
+    assert machine.resolved(Compute()) == {"device": device, "dtype": dtype, "threads": 7}
+    assert machine.resolved(Compute(threads=3))["threads"] == 3
+    assert machine.resolved(Compute(device="cuda"))["dtype"] == "bfloat16"
 
 
 def test_nothing_heavy_is_imported(project):
