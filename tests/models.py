@@ -135,6 +135,34 @@ def remote_code(folder: Path) -> Path:
     return folder
 
 
+HEADED = """
+
+from torch.nn import Linear
+from transformers import LlamaModel
+from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
+
+
+class OwnForSequenceClassification(LlamaPreTrainedModel):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = LlamaModel(config)
+        self.score = Linear(config.hidden_size, config.num_labels, bias=False)
+        self.post_init()
+"""
+
+
+def remote_code_with_head(folder: Path) -> Path:
+    """Python code that knows sequence classification, too."""
+    path = remote_code(folder) / "config.json"
+    config = json.loads(path.read_text())
+    config["auto_map"] |= {"AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
+    path.write_text(json.dumps(config))
+    (folder / "own.py").write_text(CODE + HEADED)
+    return folder
+
+
 MAKERS: dict[str, Callable[[Path], Path]] = {
     maker.__name__: maker
     for maker in (

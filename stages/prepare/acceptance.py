@@ -22,8 +22,8 @@ def deciding(rewards: dict[str, Reward], name: str | None) -> dict[str, Reward]:
 
 
 def of_reward(reward: Reward, *, weighed: bool) -> dict[str, Any]:
-    """Its options, without those that change no value: whether results are kept, and the weight of one that is looked at
-    by itself.
+    """Its options, without those that change no value: whether results are kept, and the weight of one that is
+    looked at by itself.
     """
     return reward.model_dump(mode="json", exclude={"cache"} if weighed else {"cache", "weight"})
 

@@ -1,7 +1,7 @@
 """Whether the adapters that params.yaml asks for can be built into the base: tried on a model without weights.
 
-An adapter is made after fine-tuning and after reward models are trained; a wrong name among `policy.lora.targets` would be
-told only then. What is tried here goes through the same code, on the meta device: no weight is read or drawn.
+An adapter is made after fine-tuning and after reward models are trained; a wrong name among `policy.lora.targets` would
+be told only then. What is tried here goes through the same code, on the meta device: no weight is read or drawn.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,9 @@ def check_headed(option: str, lora: Lora | None, journal: Journal) -> None:
     if model is None:
         return
     if head_of(model) is None:
-        raise ParamsError(f"params.yaml: {option}: {type(model).__name__} has no head `score` over its last hidden state")
+        raise ParamsError(
+            f"params.yaml: {option}: {type(model).__name__} has no head `score` over its last hidden state"
+        )
     if lora is not None:
         adapt(model, lora, None)
 

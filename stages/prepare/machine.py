@@ -12,7 +12,13 @@ from stages.common.params import Compute
 LIBRARIES = (
     *("torch", "transformers", "tokenizers", "peft", "safetensors", "numpy"),
     *("accelerate", "gguf", "polars", "dvc", "prefect", "pydantic", "jinja2", "httpx"),
-    *("datasets", "reasoning-gym", "math-verify", "sympy", "latex2sympy2_extended"),  # prompts and rewards may need them
+    *(
+        "datasets",
+        "reasoning-gym",
+        "math-verify",
+        "sympy",
+        "latex2sympy2_extended",
+    ),  # prompts and rewards may need them
 )
 
 
@@ -33,8 +39,8 @@ def machine() -> dict[str, str]:
 
 
 def resolved(compute: Compute) -> dict[str, Any]:
-    """Device, precision and threads as `auto` comes out, null where only torch could tell: a torch built for CUDA finds a
-    GPU or not. What it finds, `prepare policy` writes down (runtime.json).
+    """Device, precision and threads as `auto` comes out, null where only torch could tell: one built for CUDA
+    finds a GPU or not. What it finds, `prepare policy` writes down (runtime.json).
     """
     device: str | None = compute.device
     if device == "auto":

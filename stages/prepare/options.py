@@ -1,5 +1,6 @@
-"""`prepare options`: check reward functions, how many prompts are asked for, adapters and the reference's positions, and
-write what stages depend on that read an option only if another says so -> sft_source.json, sft_training.json, reward_models/index.json.
+"""`prepare options`: check reward functions, keys, how many prompts are asked for, adapters and the reference's
+positions, and write what stages depend on that read an option only if another says so -> sft_source.json,
+sft_training.json, reward_models/index.json.
 
 It runs before anything is sampled or trained, so that a wrong name is told at once. With `sft` null, say, no option of
 the demonstrations is in the files, and changing one repeats nothing.
@@ -15,6 +16,7 @@ from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.common.write_json import write_json
 from stages.prepare.counts import check_counts
+from stages.prepare.keys import check_keys
 from stages.score.rewards import ROOM, check_functions, columns_of
 from stages.sft.gold import judges
 
@@ -59,6 +61,7 @@ def check_models(params: Params, journal: Journal) -> None:
 
 
 def run(params: Params, journal: Journal) -> None:
+    check_keys(params)
     check_functions(params, columns_of())
     check_counts(params)
     check_models(params, journal)

@@ -1,7 +1,7 @@
 """`prepare policy`: the initial policy `i0000`, an optimizer state of zero steps, and a table of no advantages.
 
-LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself. As the first of the stages of training it also
-writes down what torch makes of `compute` on this machine (runtime.json), which those that do not load torch cannot know.
+LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself. Beside it runtime.json says what torch
+makes of `compute` on this machine, which the stage that writes run.json cannot know: it does not load torch.
 """
 
 import shutil

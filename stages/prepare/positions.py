@@ -1,4 +1,4 @@
-"""Whether the reference of the KL can read prompt and answer together, by its positions: told before anything is sampled.
+"""Whether the reference of the KL can read prompt and answer together: told before anything is sampled.
 
 The policy's own positions limit the prompts when they are prepared. Another model, `prepare.reference`, may have fewer.
 """
@@ -23,9 +23,9 @@ def check_reference_reads(params: Params) -> None:
         if tokens + answer > limit:
             room = f"set prepare.prompts.max_tokens to {limit - answer}, " if limit > answer else ""
             raise ParamsError(
-                f"params.yaml: prepare.reference: it has {limit} positions; prompt {prompt_id} has {tokens} tokens, and "
-                f"with rollout.max_new_tokens = {answer} that is more; {room}lower rollout.max_new_tokens, or take a "
-                "reference with more positions"
+                f"params.yaml: prepare.reference: it has {limit} positions; prompt {prompt_id} has {tokens} tokens, "
+                f"and with rollout.max_new_tokens = {answer} that is more; {room}lower rollout.max_new_tokens, or take "
+                "a reference with more positions"
             )
 
 

@@ -103,7 +103,7 @@ def of_prompts(settings: Prompts, hashes: Hashes) -> Found:
 
 
 def of_verify(params: Params) -> Found:
-    """The reward that golden answers are scored with, in so far as it decides what they get, and the code that calls it.
+    """The reward that golden answers are scored with, in so far as it decides what they get, and what calls it.
 
     With this in the file, a stage that prepares prompts does not depend on the other rewards, nor on any weight.
     """

@@ -15,7 +15,7 @@ from stages.common.errors import StageError
 from stages.common.params import Lora
 from stages.common.tables import PROMPTS, write_table
 from stages.prepare import adapters, options, sources
-from tests.models import bfloat16, gpt2, params_for, remote_code, small_llama, tied
+from tests.models import bfloat16, gpt2, params_for, remote_code, remote_code_with_head, small_llama, tied
 from tests.silent import Silent
 from tests.workspace import ROOT
 
@@ -64,12 +64,13 @@ def told(changes):
             "targets = ['q_proj']",
         ),
         (remote_code, {}, ""),
+        (remote_code_with_head, {"reward_models": {"rm": RM}}, ""),
         (remote_code, {"reward_models": {"rm": RM}}, "reward_models.rm: there is no sequence classification"),
     ],
 )
 def test_an_adapter_or_a_head_that_does_not_fit_the_base(project, make, changes, expected):
     make(paths.BASE)
-    if make is remote_code:
+    if make in (remote_code, remote_code_with_head):
         (paths.BASE / "remote_code.json").write_text("{}")
     found = told(changes)
     assert expected in found
@@ -149,3 +150,26 @@ def test_what_the_reference_reads_is_among_the_sources(project):
     sources.run(params_for(project / "model", {"score.kl.beta": 0.0, "evaluate.kl": "auto"}), Silent())
     found = json.loads((paths.SOURCES / "options.json").read_text())
     assert found == {"reference_reads": {"heldout": False, "train": False}}
+
+
+KEYED = {"function": "tests.models:varied", "arguments": {"key_variable": "RLOO_TEST_NO_KEY"}}
+ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "key_variable": "RLOO_TEST_NO_KEY"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"score.rewards": {"paid": KEYED}}, "score.rewards.paid.arguments.key_variable"),
+        ({"evaluate.rewards": {"paid": KEYED}}, "evaluate.rewards.paid.arguments.key_variable"),
+        ({"judge": {"endpoint": ENDPOINT}}, "judge.endpoint.key_variable"),
+        ({"judge": KEYED}, "judge.arguments.key_variable"),
+    ],
+)
+def test_a_key_that_the_environment_lacks(project, monkeypatch, changes, place):
+    tied(paths.BASE)
+    changes = changes | {"policy.method": "full"}
+    assert f"params.yaml: {place}: the environment has no RLOO_TEST_NO_KEY" in told(changes)
+    monkeypatch.setenv("RLOO_TEST_NO_KEY", "")
+    assert "RLOO_TEST_NO_KEY" in told(changes)
+    monkeypatch.setenv("RLOO_TEST_NO_KEY", "secret")
+    assert told(changes) == ""
