@@ -8,11 +8,12 @@ the reward models, and DVC samples again.
 from typing import Any
 
 from stages.common import paths
+from stages.common.files import publish
 from stages.common.fingerprint import code_hash, folder_hash
 from stages.common.journal import Journal
 from stages.common.params import Params, Reward
-from stages.prepare.options import publish_json
-from stages.prepare.sources import of_rewards
+from stages.common.write_json import write_json
+from stages.prepare.functions import of_rewards
 from stages.score.rewards import ROOM
 
 
@@ -48,5 +49,6 @@ def acceptance(params: Params) -> dict[str, Any]:
 
 def run(params: Params, journal: Journal) -> None:
     found = acceptance(params)
-    publish_json(found, paths.ACCEPTANCE)
+    with publish(paths.ACCEPTANCE) as scratch:
+        write_json(found, scratch)
     journal.say(str(found["accepted"]))

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from stages.common import paths
-from stages.common.code_identity import CodeError, code_identity
+from stages.common.code_identity import code_identity
 from stages.common.files import publish
 from stages.common.journal import Journal
-from stages.common.params import Model, Params, ParamsError, PromptDataset, Prompts, Reward, RewardModel, Sft
+from stages.common.params import Model, Params, ParamsError, PromptDataset, Prompts, RewardModel, Sft
 from stages.common.write_json import write_json
+from stages.prepare.functions import of_code, of_rewards
 from stages.prepare.hashes import Hashes
 from stages.prepare.locate import PACKAGE, locate
 from stages.prepare.machine import machine, resolved, version_of, versions
@@ -45,22 +46,6 @@ def found(params: Params, hashes: Hashes) -> dict[str, Found]:
             for name, settings in params.reward_models.items()
         },
     }
-
-
-def of_code(functions: dict[str, str | None]) -> Found:
-    """Identity of the code of each function, by the option that names it; null: no function."""
-    identities: Found = {}
-    for option, spec in functions.items():
-        if spec is not None:
-            try:
-                identities[option] = code_identity(spec)
-            except CodeError as error:
-                raise ParamsError(f"params.yaml: {option} = {spec!r}: {error}") from None
-    return identities
-
-
-def of_rewards(rewards: dict[str, Reward], option: str) -> Found:
-    return of_code({f"{option}.{name}.function": reward.function for name, reward in rewards.items()})
 
 
 def of_file(name: str | None, option: str, hashes: Hashes) -> Found:
