@@ -17,12 +17,8 @@ def locate(settings: Model, option: str) -> Path | str:
             raise ParamsError(f"params.yaml: {option}.revision: {path} is no hub id; set revision to null")
         return path
     if source.endswith(".gguf") or source.startswith((".", "/", "~")) or source.count("/") != 1:
-        old = plain(source)
-        hint = (
-            f"; the hub's old ids, such as gpt2, have an owner by now: openai-community/gpt2, not {source}"
-            if old
-            else ""
-        )
+        old = "; ids without an owner are the hub's old ones: of gpt2 write openai-community/gpt2"
+        hint = old if plain(source) else ""
         raise ParamsError(f"{place}: no such file or folder, and not a hub id (`owner/name`){hint}")
     return source
 
