@@ -28,8 +28,8 @@ def preparation() -> list[str]:
     """The stages before the first iteration, in the order of the data flow."""
     reward_models = load_params().reward_models
     return [
-        *("prepare_sources", "prepare_model", "prepare_prompts", "prepare_options"),
-        *("sft_demonstrations", "sft_policy", "prepare_reference"),
+        *("prepare_sources", "prepare_model", "prepare_reference", "prepare_prompts", "prepare_options"),
+        *("sft_demonstrations", "sft_policy"),
         *(f"{stage}@{name}" for name in reward_models for stage in ("preferences", "reward_model")),
         *("prepare_policy", "critic_initial", "prepare_acceptance"),
     ]

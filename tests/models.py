@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 LINEAR = ["q_proj", "v_proj", "down_proj"]
 UNASKED = {"temperature": 0.1, "top_k": 1, "do_sample": False, "max_new_tokens": 1, "eos_token_id": [11]}
 PREPARATION = (
-    *(("prepare", part) for part in ("model", "prompts", "options")),
+    *(("prepare", part) for part in ("model", "reference", "prompts", "options")),
     *(("sft", part) for part in ("demonstrations", "policy")),
-    *(("prepare", part) for part in ("reference", "policy", "acceptance")),
+    *(("prepare", part) for part in ("policy", "acceptance")),
     ("critic", "initial"),
 )
 ITERATION = ("rollout", "score", "advantage", "update", "evaluate")
@@ -86,6 +86,13 @@ def no_pad(folder: Path) -> Path:
     return save(folder, small_llama(), tokenizer)
 
 
+def pad_is_eos(folder: Path) -> Path:
+    """As in many checkpoints: what pads is what ends."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.pad_token = tokenizer.eos_token
+    return save(folder, small_llama(pad_token_id=0), tokenizer)
+
+
 def no_template(folder: Path) -> Path:
     return save(folder, small_llama(), tiny_tokenizer(chat=False))
 
@@ -128,6 +135,34 @@ def remote_code(folder: Path) -> Path:
     return folder
 
 
+HEADED = """
+
+from torch.nn import Linear
+from transformers import LlamaModel
+from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
+
+
+class OwnForSequenceClassification(LlamaPreTrainedModel):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = LlamaModel(config)
+        self.score = Linear(config.hidden_size, config.num_labels, bias=False)
+        self.post_init()
+"""
+
+
+def remote_code_with_head(folder: Path) -> Path:
+    """Python code that knows sequence classification, too."""
+    path = remote_code(folder) / "config.json"
+    config = json.loads(path.read_text())
+    config["auto_map"] |= {"AutoModelForSequenceClassification": "own.OwnForSequenceClassification"}
+    path.write_text(json.dumps(config))
+    (folder / "own.py").write_text(CODE + HEADED)
+    return folder
+
+
 MAKERS: dict[str, Callable[[Path], Path]] = {
     maker.__name__: maker
     for maker in (
@@ -136,6 +171,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
         tied,
         several_eos,
         no_pad,
+        pad_is_eos,
         no_template,
         larger_vocabulary,
         bfloat16,

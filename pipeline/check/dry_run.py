@@ -59,27 +59,26 @@ class DryRun:
 def run(work: DryRun) -> None:
     """All stages of the first iteration. The working folder is the one made for it."""
     model = paths.BASE in work.reused or work.stage("prepare", "model")
+    reference = model and work.stage("prepare", "reference")
     prompts = model and work.stage("prepare", "prompts")
     if not model:
         work.note("warning", "prepare prompts", "not checked: rendering needs the model's tokenizer")
     work.say("reward functions")
     wrong = functions.check_each(work.params, work.findings)
-    if model and prompts and not wrong:
+    if reference and prompts and not wrong:
         work.stage("prepare", "options", work.params)
-    sampled = model and start(work) and prompts and work.stage("rollout", FIRST)
+    sampled = reference and start(work) and prompts and work.stage("rollout", FIRST)
     if sampled and attempt(work.findings, "rollout", partial(measure, work)) and choose_rewards(work, wrong):
         train(work)
 
 
 def start(work: DryRun) -> bool:
-    """The initial policy, its reference and its critic."""
+    """The initial policy and its critic."""
     if work.params.sft is not None and paths.REFERENCE not in work.reused:
         work.note("warning", "sft", "the fine-tuned model is not there yet: the dry run starts from the base")
         work.used = work.used.model_copy(update={"sft": None})
     there = paths.REFERENCE in work.reused or work.stage("sft", "policy")
-    reference = there and work.stage("prepare", "reference")
-    policy = there and work.stage("prepare", "policy")
-    return reference and policy and first_critic(work)
+    return there and work.stage("prepare", "policy") and first_critic(work)
 
 
 def first_critic(work: DryRun) -> bool:

@@ -1,13 +1,13 @@
 """Every function that params.yaml names, each by itself: a broken one does not hide the next."""
 
 import ast
-import os
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.check.findings import Finding, attempt
 from stages.common.params import Params, Reward
+from stages.prepare.keys import missing_keys
 from stages.score.calling.function import UserFunction
 from stages.score.calling.inspection import check_function, functions_of
 from stages.score.rewards import columns_of
@@ -20,30 +20,15 @@ def check_each(params: Params, findings: list[Finding]) -> set[str]:
         known = columns - without if columns is not None else None
         if not attempt(findings, function.option, partial(_checked, function, known)):
             wrong.add(function.option.removesuffix(".function"))
-    for place, variable in key_variables(params).items():
-        if not os.environ.get(variable):
-            text = f"the environment has no {variable}, which holds the key: set it before the run starts"
-            findings.append(Finding("error", place, text))
+    for place, text in missing_keys(params).items():
+        findings.append(Finding("error", place, text))
+        wrong.add(place.removesuffix(".key_variable").removesuffix(".arguments"))
     return wrong
 
 
 def _checked(function: UserFunction, columns: set[str] | None) -> bool:
     check_function(function, columns)
     return True
-
-
-def key_variables(params: Params) -> dict[str, str]:
-    """By place: the environment variables that hold keys of endpoints."""
-    found: dict[str, str] = {}
-    for section, named in (("score", params.score.rewards), ("evaluate", params.evaluate.rewards)):
-        for name, reward in named.items():
-            variable = reward.arguments.get("key_variable")
-            if isinstance(variable, str):
-                found[f"{section}.rewards.{name}.arguments.key_variable"] = variable
-    endpoint = params.judge.endpoint if params.judge is not None else None
-    if endpoint is not None and endpoint.key_variable is not None:
-        found["judge.endpoint.key_variable"] = endpoint.key_variable
-    return found
 
 
 def signature(reward: Reward) -> str | None:

@@ -15,9 +15,9 @@ from pipeline.check import functions
 from pipeline.check.dry_run import FIRST, DryRun
 from pipeline.check.estimate import Line, not_estimated
 from pipeline.check.findings import Finding
-from pipeline.check.json_file import read_json
 from pipeline.check.samples import samples, visible
 from stages.common import paths
+from stages.common.read_json import read_json
 from stages.common.tables import PROMPTS
 
 WIDTH = 110

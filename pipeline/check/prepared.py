@@ -3,10 +3,10 @@
 from typing import Any
 
 from pipeline.check.findings import Finding
-from pipeline.check.json_file import read_json
 from stages.common import paths
 from stages.common.params import Params
 from stages.common.policy import load_tokenizer
+from stages.common.read_json import read_json
 from stages.rollout.stopping import stop_ids
 
 SHOWN = 5

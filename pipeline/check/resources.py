@@ -9,7 +9,7 @@ import torch
 from pipeline.check.dry_run import FIRST, DryRun
 from pipeline.check.findings import Finding
 from stages.common import paths
-from stages.common.device import available_cores
+from stages.common.cores import available_cores
 
 GB = 1e9
 BUSY = 0.5  # load of others, by core

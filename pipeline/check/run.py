@@ -21,7 +21,7 @@ from pipeline.check.reduced import reduced, rooted
 from pipeline.check.workspace import inside, place, scratch_project, write_params
 from pipeline.plan import Plan, read_plan
 from stages.common import paths
-from stages.common.device import available_cores
+from stages.common.cores import available_cores
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
 from stages.common.params_file import load_params

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from stages.common.cores import available_cores
 from stages.common.params import Compute, ParamsError
 
 
@@ -17,8 +18,16 @@ class Runtime:
     dtype: torch.dtype
 
 
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def described(runtime: Runtime) -> dict[str, str | int | None]:
+    """What a process computes on, for its record; `gpu` is null on a CPU."""
+    on_gpu = runtime.device.type == "cuda"
+    return {
+        "device": str(runtime.device),
+        "dtype": str(runtime.dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(runtime.device) if on_gpu else None,
+        "cuda": torch.version.cuda,
+    }
 
 
 def set_up(compute: Compute) -> Runtime:

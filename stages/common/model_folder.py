@@ -5,6 +5,7 @@ allowed; of no other folder any code is run.
 """
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ class PolicyError(StageError):
 def how_to_load(folder: Path) -> dict[str, bool]:
     """What every `from_pretrained` of a folder of the run is called with."""
     return {"local_files_only": True, "trust_remote_code": (folder / REMOTE_CODE).exists()}
+
+
+def copy_code(source: Path, target: Path) -> None:
+    """The Python code that a model folder brings, for a model that is made of it; nothing where it brings none."""
+    if (source / REMOTE_CODE).exists():
+        for path in (*sorted(source.glob("*.py")), source / REMOTE_CODE):
+            shutil.copyfile(path, target / path.name)
 
 
 def load_tokenizer(folder: Path = REFERENCE) -> Any:

@@ -14,6 +14,7 @@ MODEL_JSON = (
 )  # what was loaded: architecture, special tokens, fingerprints of tokenizer and template
 SOURCES = DATA / "sources"  # hashes of what a run takes from outside `data`: users' files, folders and code
 RUN_JSON = DATA / "run.json"  # effective settings, library versions and machine
+RUNTIME_JSON = DATA / "runtime.json"  # device, precision, threads and GPU, as torch finds them
 SFT_SOURCE = DATA / "sft_source.json"  # what the demonstrations are made of
 SFT_TRAINING = DATA / "sft_training.json"  # and what the training on them depends on
 DEMONSTRATIONS = DATA / "demonstrations.parquet"

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from stages.common.device import Runtime
 from stages.common.errors import StageError
+from stages.common.model_folder import how_to_load, load_tokenizer
+from stages.common.positions import positions_of
 
 NORMALISATION = "normalisation.json"  # {mean, std, samples} of the scores over answers of the reference
 
@@ -26,11 +28,16 @@ class RewardModelError(StageError):
     """A folder that is no reward model, or a sequence that it cannot read."""
 
 
-def load_reward_model(source: Path | str, dtype: torch.dtype | str) -> Any:
-    """A sequence-classification model with one label and a trained head; anything else is refused."""
+def load_reward_model(source: Path | str, dtype: torch.dtype | str, *, own_code: bool = False) -> Any:
+    """A sequence-classification model with one label and a trained head; anything else is refused. `own_code`: run the
+    Python code that the folder brings, which only one of the run may.
+    """
     try:
-        labels = AutoConfig.from_pretrained(source).num_labels
-        model, info = AutoModelForSequenceClassification.from_pretrained(source, dtype=dtype, output_loading_info=True)
+        how = {"trust_remote_code": own_code}
+        labels = AutoConfig.from_pretrained(source, **how).num_labels
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            source, dtype=dtype, output_loading_info=True, **how
+        )
     except (OSError, ValueError) as error:
         raise RewardModelError(f"{source}: cannot be loaded as a reward model: {error}") from None
     if labels != 1:
@@ -49,8 +56,9 @@ def load_reward_folder(folder: Path, runtime: Runtime) -> tuple[Any, Any]:
     """Model, on the device, and tokenizer of a reward model that an earlier stage wrote."""
     if not (folder / "config.json").exists():
         raise RewardModelError(f"{folder} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return load_reward_model(folder, runtime.dtype).to(runtime.device), tokenizer
+    tokenizer = load_tokenizer(folder)
+    own_code = how_to_load(folder)["trust_remote_code"]
+    return load_reward_model(folder, runtime.dtype, own_code=own_code).to(runtime.device), tokenizer
 
 
 def head_of(model: Any) -> torch.nn.Module | None:
@@ -102,15 +110,9 @@ def _hidden(base: Any, ids_BL: Tensor, mask_BL: Tensor, device: torch.device) ->
     return hidden_BLH
 
 
-def positions(model: Any) -> int | None:
-    """How many tokens the model can read; None: it does not say."""
-    limit: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return limit if limit is not None and limit > 0 else None
-
-
 def unreadable(model: Any, sequence: Sequence[int]) -> str | None:
     """Why the model cannot read the sequence, or None."""
-    limit = positions(model)
+    limit = positions_of(model.config)
     if not sequence:
         return "no tokens"
     if limit is not None and len(sequence) > limit:

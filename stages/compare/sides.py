@@ -12,7 +12,7 @@ from stages.common.tables import ADVANTAGES, KEY, SCORES, read_table
 from stages.compare.details import Weights
 from stages.compare.differs import numbers_differ
 from stages.compare.rows_changed import Side
-from stages.rescore.made_of import read_json
+from stages.rescore.made_of import read_made_of
 from stages.rescore.scores import read_old
 from stages.rescore.selection import OWN
 from stages.score.rewards import add_task_reward
@@ -53,7 +53,7 @@ def read_side(name: str, iteration: str, params: Params) -> Side:
     if name == OWN:
         read_old(iteration, rollout_rows(iteration))
         return Side(scores, advantages, own_weights(scores, params))
-    made = read_json(folder / "made_of.json")
+    made = read_made_of(folder)
     check_rollouts(made.get("inputs", {}).get("rollouts"), name, iteration)
     recipe = made["recipe"]
     return Side(scores, advantages, {n: one["weight"] for n, one in recipe["rewards"].items()}, recipe["kl"])

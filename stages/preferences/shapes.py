@@ -17,15 +17,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-ROLES = ("system", "user", "assistant")
+from stages.common.turns import Turn, plain, problem_of
+
 SIDES = ("chosen", "rejected")
 USED = frozenset({"prompt", "margin", *SIDES})
 COLUMNS = "prompt (or chosen and rejected begin with it), chosen, rejected, and margin if there is one"
 SPEAKER = re.compile(r"\n\n(Human|Assistant):[ ]?")
 OPEN = "\n\nAssistant:"
 SPEAKER_ROLE = {"Human": "user", "Assistant": "assistant"}
-
-Turn = dict[str, str]
 
 
 class ShapeError(ValueError):
@@ -71,21 +70,13 @@ def _check(name: str, value: Any) -> None:
     if not value or (isinstance(value, str) and not value.strip()):
         raise ShapeError(f"{name} is empty; fill it or remove the row")
     for place, turn in enumerate(value if isinstance(value, list) else [], start=1):
-        _check_turn(f"{name}, turn {place}", turn)
+        _check_turn(f"{name}, turn {place}", turn, first=place == 1)
 
 
-def _check_turn(where: str, turn: Any) -> None:
-    if not isinstance(turn, dict) or not {"role", "content"} <= set(turn):
-        raise ShapeError(f"{where}: expected {{role, content}}, found {str(turn)[:60]}")
-    extra = [key for key, value in turn.items() if key not in ("role", "content") and value is not None]
-    if extra:
-        raise ShapeError(f"{where}: has {', '.join(extra)}; only role and content are understood")
-    if turn["role"] not in ROLES:
-        raise ShapeError(f"{where}: role is {turn['role']!r}; roles are {', '.join(ROLES)}")
-    if not isinstance(turn["content"], str):
-        raise ShapeError(f"{where}: content is {type(turn['content']).__name__}; it has to be text")
-    if not turn["content"].strip():
-        raise ShapeError(f"{where}: content is empty; fill it or remove the row")
+def _check_turn(where: str, turn: Any, *, first: bool) -> None:
+    problem = problem_of(turn, first=first)
+    if problem:
+        raise ShapeError(f"{where}: {problem}")
 
 
 def _margin(row: dict[str, Any]) -> float | None:
@@ -124,7 +115,7 @@ def _split(shape: str, columns: list[Any]) -> tuple[list[Turn], list[str]]:
 
 
 def _plain(turns: list[Any]) -> list[Turn]:
-    return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+    return [plain(turn) for turn in turns]
 
 
 def is_transcript(text: str) -> bool:
@@ -138,7 +129,7 @@ def turns_of_transcript(text: str) -> list[Turn]:
         raise ShapeError('one of chosen and rejected is a transcript, the other does not begin with "Human:"')
     turns = [{"role": SPEAKER_ROLE[who], "content": said} for who, said in zip(parts[::2], parts[1::2], strict=True)]
     for place, turn in enumerate(turns, start=1):
-        _check_turn(f"turn {place} of the transcript", turn)
+        _check_turn(f"turn {place} of the transcript", turn, first=place == 1)
     return turns
 
 

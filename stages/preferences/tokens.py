@@ -7,7 +7,8 @@ from typing import Any
 from stages.common.chat import TurnsError, render, render_turns, templated, tokenize, turns_of
 from stages.common.params import Prompts, Rollout
 from stages.common.positions import positions_of
-from stages.preferences.shapes import RawPair, ShapeError, Turn
+from stages.common.turns import Turn
+from stages.preferences.shapes import RawPair, ShapeError
 from stages.rollout.stopping import end_id, stop_ids
 
 

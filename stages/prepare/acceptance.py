@@ -8,12 +8,25 @@ the reward models, and DVC samples again.
 from typing import Any
 
 from stages.common import paths
+from stages.common.files import publish
 from stages.common.fingerprint import code_hash, folder_hash
 from stages.common.journal import Journal
-from stages.common.params import Params
-from stages.prepare.options import publish_json
-from stages.prepare.sources import of_rewards
+from stages.common.params import Params, Reward
+from stages.common.write_json import write_json
+from stages.prepare.functions import of_rewards
 from stages.score.rewards import ROOM
+
+
+def deciding(rewards: dict[str, Reward], name: str | None) -> dict[str, Reward]:
+    """The rewards whose values accept or reject a group: the one that is named, or all, as parts of the task reward."""
+    return rewards if name is None else {name: rewards[name]}
+
+
+def of_reward(reward: Reward, *, weighed: bool) -> dict[str, Any]:
+    """Its options, without those that change no value: whether results are kept, and the weight of one that is
+    looked at by itself.
+    """
+    return reward.model_dump(mode="json", exclude={"cache"} if weighed else {"cache", "weight"})
 
 
 def acceptance(params: Params) -> dict[str, Any]:
@@ -21,19 +34,21 @@ def acceptance(params: Params) -> dict[str, Any]:
     options = params.rollout.dynamic_sampling
     if options is None:
         return {"accepted": "all groups"}
-    used = {reward.model for reward in params.score.rewards.values() if reward.model is not None}
+    rewards = deciding(params.score.rewards, options.reward)
+    used = {reward.model for reward in rewards.values() if reward.model is not None}
     return {
         "accepted": "groups with different rewards",
         "reward": options.reward or "task_reward",
-        "rewards": {name: reward.model_dump() for name, reward in params.score.rewards.items()},
+        "rewards": {name: of_reward(reward, weighed=options.reward is None) for name, reward in rewards.items()},
         "models": {name: folder_hash(paths.reward_model(name)) for name in sorted(used)},
         "pack_tokens": params.score.pack_tokens if used else None,
         "code": code_hash(ROOM),
-        "functions": of_rewards(params.score.rewards, "score.rewards"),
+        "functions": of_rewards(rewards, "score.rewards"),
     }
 
 
 def run(params: Params, journal: Journal) -> None:
     found = acceptance(params)
-    publish_json(found, paths.ACCEPTANCE)
+    with publish(paths.ACCEPTANCE) as scratch:
+        write_json(found, scratch)
     journal.say(str(found["accepted"]))

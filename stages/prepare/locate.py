@@ -17,8 +17,15 @@ def locate(settings: Model, option: str) -> Path | str:
             raise ParamsError(f"params.yaml: {option}.revision: {path} is no hub id; set revision to null")
         return path
     if source.endswith(".gguf") or source.startswith((".", "/", "~")) or source.count("/") != 1:
-        raise ParamsError(f"{place}: no such file or folder, and not a hub id (`owner/name`)")
+        old = "; ids without an owner are the hub's old ones: of gpt2 write openai-community/gpt2"
+        hint = old if plain(source) else ""
+        raise ParamsError(f"{place}: no such file or folder, and not a hub id (`owner/name`){hint}")
     return source
+
+
+def plain(source: str) -> bool:
+    """Whether it looks like a hub id without its owner."""
+    return "/" not in source and not source.endswith(".gguf") and not source.startswith((".", "~"))
 
 
 def locate_in_package(source: str, place: str) -> Path:

@@ -6,11 +6,19 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from stages.common.cores import available_cores
 from stages.common.params import Compute
 
 LIBRARIES = (
     *("torch", "transformers", "tokenizers", "peft", "safetensors", "numpy"),
-    *("polars", "dvc", "prefect", "pydantic", "jinja2", "gguf"),
+    *("accelerate", "gguf", "polars", "dvc", "prefect", "pydantic", "jinja2", "httpx"),
+    *(
+        "datasets",
+        "reasoning-gym",
+        "math-verify",
+        "sympy",
+        "latex2sympy2_extended",
+    ),  # prompts and rewards may need them
 )
 
 
@@ -31,11 +39,14 @@ def machine() -> dict[str, str]:
 
 
 def resolved(compute: Compute) -> dict[str, Any]:
-    """Device and precision as `auto` comes out, null where only torch could tell; a torch built for the CPU tells."""
+    """Device, precision and threads as `auto` comes out, null where only torch could tell: one built for CUDA
+    finds a GPU or not. What it finds, `prepare policy` writes down (runtime.json).
+    """
     device: str | None = compute.device
     if device == "auto":
         device = "cpu" if (version_of("torch") or "").endswith("+cpu") else None
     dtype: str | None = compute.dtype
     if dtype == "auto":
         dtype = None if device is None else ("bfloat16" if device.startswith("cuda") else "float32")
-    return {"device": device, "dtype": dtype, "threads": compute.threads}
+    threads = available_cores() if compute.threads == "auto" else compute.threads
+    return {"device": device, "dtype": dtype, "threads": threads}

@@ -1,5 +1,6 @@
-"""`prepare options`: check the reward functions and how many prompts are asked for, and write what stages depend on
-that read an option only if another says so -> sft_source.json, sft_training.json, reward_models/index.json.
+"""`prepare options`: check reward functions, keys, how many prompts are asked for, adapters and the reference's
+positions, and write what stages depend on that read an option only if another says so -> sft_source.json,
+sft_training.json, reward_models/index.json.
 
 It runs before anything is sampled or trained, so that a wrong name is told at once. With `sft` null, say, no option of
 the demonstrations is in the files, and changing one repeats nothing.
@@ -15,6 +16,7 @@ from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.common.write_json import write_json
 from stages.prepare.counts import check_counts
+from stages.prepare.keys import check_keys
 from stages.score.rewards import ROOM, check_functions, columns_of
 from stages.sft.gold import judges
 
@@ -28,7 +30,7 @@ def sft_source(params: Params) -> dict[str, Any]:
         options = params.sft.model_dump(include={"file", "sha256", "heldout"})
         turns = params.prepare.prompts.model_dump(include={"system", "few_shot", "chat"})
         return options | turns | {"stop_tokens": params.rollout.stop_tokens}
-    rewards = {name: reward.model_dump() for name, reward in judges(params).items()}
+    rewards = {name: reward.model_dump(exclude={"cache"}) for name, reward in judges(params).items()}
     options = params.sft.model_dump(include={"best_of", "heldout"})
     return options | {"rollout": rollout, "rewards": rewards, "code": code_hash(ROOM)}
 
@@ -46,9 +48,23 @@ def publish_json(content: dict[str, Any], path: Path) -> None:
         write_json(content, scratch)
 
 
+def check_models(params: Params, journal: Journal) -> None:
+    """What is to be built over the base or to be read by the reference; torch is imported only if something is."""
+    if {params.policy.method, getattr(params.sft, "method", None)} & {"lora"} or params.reward_models or params.critic:
+        from stages.prepare.adapters import check_adapters
+
+        check_adapters(params, journal)
+    if params.prepare.reference is not None:
+        from stages.prepare.positions import check_reference_reads
+
+        check_reference_reads(params)
+
+
 def run(params: Params, journal: Journal) -> None:
+    check_keys(params)
     check_functions(params, columns_of())
     check_counts(params)
+    check_models(params, journal)
     used = {name: reward.model for name, reward in params.score.rewards.items() if reward.model is not None}
     publish_json(used, paths.reward_models_index())
     publish_json(sft_source(params), paths.SFT_SOURCE)

@@ -1,6 +1,7 @@
 """`prepare policy`: the initial policy `i0000`, an optimizer state of zero steps, and a table of no advantages.
 
-LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself.
+LoRA: an adapter that changes nothing yet. Full fine-tuning: the base itself. Beside it runtime.json says what torch
+makes of `compute` on this machine, which the stage that writes run.json cannot know: it does not load torch.
 """
 
 import shutil
@@ -11,13 +12,14 @@ import torch
 from safetensors.torch import save_file
 
 from stages.common import paths
-from stages.common.device import Runtime
+from stages.common.device import Runtime, described, set_up
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.common.policy import load_model, new_adapter, save_new_adapter, trainable
 from stages.common.seeds import seed_of
 from stages.common.tables import ADVANTAGES, KEY, write_table
+from stages.common.write_json import write_json
 
 
 def run(params: Params, journal: Journal) -> None:
@@ -30,6 +32,8 @@ def run(params: Params, journal: Journal) -> None:
     with publish(paths.optimizer(paths.INITIAL)) as scratch:
         save_file({}, scratch, metadata={"steps": "0"})
     write_table(pl.DataFrame(schema=ADVANTAGES), ADVANTAGES, KEY, paths.advantages(paths.INITIAL))
+    with publish(paths.RUNTIME_JSON) as scratch:
+        write_json(described(set_up(params.compute)), scratch)
     journal.say(what)
 
 

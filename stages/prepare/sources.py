@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from stages.common import paths
-from stages.common.code_identity import CodeError, code_identity
+from stages.common.code_identity import code_identity
 from stages.common.files import publish
 from stages.common.journal import Journal
-from stages.common.params import Model, Params, ParamsError, PromptDataset, Prompts, Reward, RewardModel, Sft
+from stages.common.params import Model, Params, ParamsError, PromptDataset, Prompts, RewardModel, Sft
 from stages.common.write_json import write_json
+from stages.prepare.functions import of_code, of_rewards
 from stages.prepare.hashes import Hashes
 from stages.prepare.locate import PACKAGE, locate
 from stages.prepare.machine import machine, resolved, version_of, versions
@@ -21,43 +22,30 @@ from stages.sft.gold import judges
 
 Found = dict[str, Any]
 
+CALLING = "stages.score.rewards:reward_columns"  # what scores golden answers; its identity is that of the room
+
 
 def found(params: Params, hashes: Hashes) -> dict[str, Found]:
     """The file's name in data/sources, and its contents."""
-    prepare, judge, evaluate = params.prepare, params.judge, params.evaluate
+    prepare, judge, evaluate, beta = params.prepare, params.judge, params.evaluate, params.score.kl.beta
     return {
         "model": of_model(prepare.model, "prepare.model", hashes),
         "reference": of_model(prepare.reference, "prepare.reference", hashes) if prepare.reference else {},
-        "prompts": of_prompts(prepare.prompts, hashes),
+        "prompts": {**of_prompts(prepare.prompts, hashes), **of_verify(params)},
         "sft": of_sft(params.sft, params, hashes) if params.sft else {},
         "score": of_rewards(params.score.rewards, "score.rewards"),
         "evaluate": {
             **of_rewards(evaluate.rewards, "evaluate.rewards"),
             **of_code({"evaluate.parts": evaluate.parts}),
-            "measures_kl": evaluate.measures_kl(params.score.kl.beta),  # all that an evaluation has to do with beta
+            "measures_kl": evaluate.measures_kl(beta),  # all that an evaluation has to do with beta
         },
+        "options": {"reference_reads": {"train": beta > 0, "heldout": evaluate.measures_kl(beta)}},
         "judge": of_code({"judge.function": judge.function}) if judge else {},
         **{
             f"preferences/{name}": of_reward_model(settings, f"reward_models.{name}", hashes)
             for name, settings in params.reward_models.items()
         },
     }
-
-
-def of_code(functions: dict[str, str | None]) -> Found:
-    """Identity of the code of each function, by the option that names it; null: no function."""
-    identities: Found = {}
-    for option, spec in functions.items():
-        if spec is not None:
-            try:
-                identities[option] = code_identity(spec)
-            except CodeError as error:
-                raise ParamsError(f"params.yaml: {option} = {spec!r}: {error}") from None
-    return identities
-
-
-def of_rewards(rewards: dict[str, Reward], option: str) -> Found:
-    return of_code({f"{option}.{name}.function": reward.function for name, reward in rewards.items()})
 
 
 def of_file(name: str | None, option: str, hashes: Hashes) -> Found:
@@ -97,6 +85,23 @@ def of_prompts(settings: Prompts, hashes: Hashes) -> Found:
     if settings.dataset is not None:
         return _of_dataset(settings.dataset, hashes)
     return {} if settings.gym is None else _of_gym(settings.gym.task)
+
+
+def of_verify(params: Params) -> Found:
+    """The reward that golden answers are scored with, in so far as it decides what they get, and what calls it.
+
+    With this in the file, a stage that prepares prompts does not depend on the other rewards, nor on any weight.
+    """
+    verify = params.prepare.prompts.verify
+    if verify is None:
+        return {}
+    reward, option = params.score.rewards[verify.reward], f"score.rewards.{verify.reward}"
+    return {
+        "verify": {option: reward.model_dump(mode="json", exclude={"weight", "cache"})},
+        "full_reward": params.advantage.correct_reward,
+        "calling": code_identity(CALLING),
+        **of_code({f"{option}.function": reward.function}),
+    }
 
 
 def _of_dataset(settings: PromptDataset, hashes: Hashes) -> Found:

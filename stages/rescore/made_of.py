@@ -16,6 +16,7 @@ from stages.common.errors import StageError
 from stages.common.files import publish
 from stages.common.fingerprint import code_hash, file_hash, folder_hash
 from stages.common.params import Params, Reward
+from stages.common.read_json import read_json
 from stages.common.write_json import write_json
 
 Json = dict[str, Any]
@@ -78,15 +79,12 @@ def made_of(recipe_: Json, inputs_: dict[str, str], folder: Path) -> Json:
     return {"recipe": recipe_, "inputs": inputs_, "tables": tables}
 
 
-def read_json(path: Path) -> Json:
-    """The file's contents, {} if it is not there."""
-    if not path.exists():
-        return {}
-    try:
-        found: Json = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise StageError(f"{path}: cannot be read as JSON: {error}; delete its folder and rescore") from None
-    return found
+REMEDY = "delete its folder and rescore"
+
+
+def read_made_of(folder: Path) -> Json:
+    """What a folder's tables were made of, {} if nothing is there."""
+    return read_json(folder / "made_of.json", REMEDY)
 
 
 def up_to_date(name: str, iteration: str, recipe_: Json, params: Params) -> bool:
@@ -94,13 +92,13 @@ def up_to_date(name: str, iteration: str, recipe_: Json, params: Params) -> bool
     folder = paths.rescored(name, iteration)
     if not all((folder / f"{table}.parquet").exists() for table in ("scores", "advantages")):
         return False
-    return read_json(folder / "made_of.json") == made_of(recipe_, inputs(name, iteration, params), folder)
+    return read_made_of(folder) == made_of(recipe_, inputs(name, iteration, params), folder)
 
 
 def check_recipe(name: str, recipe_: Json, *, overwrite: bool) -> None:
     """Refuse to mix the tables of two recipes; `overwrite` says that the old ones may go."""
     for path in sorted((paths.RESCORED / name).glob("i*/made_of.json")):
-        before = read_json(path).get("recipe", {})
+        before = read_json(path, REMEDY).get("recipe", {})
         if before != recipe_ and not overwrite:
             changed = ", ".join(differences(before, recipe_))
             raise StageError(
@@ -129,7 +127,7 @@ def _differences(before: Json, after: Json) -> list[str]:
 def clear_other(name: str, recipe_: Json) -> None:
     """Remove the tables of another recipe, and the manifest first, which speaks for all of them."""
     folder = paths.RESCORED / name
-    others = [p.parent for p in folder.glob("i*/made_of.json") if read_json(p).get("recipe") != recipe_]
+    others = [p.parent for p in folder.glob("i*/made_of.json") if read_json(p, REMEDY).get("recipe") != recipe_]
     if others:
         manifest_path(name).unlink(missing_ok=True)
     for other in others:
@@ -139,7 +137,7 @@ def clear_other(name: str, recipe_: Json) -> None:
 def write_manifest(name: str, recipe_: Json) -> None:
     """`rewards.json`: the recipe, and for each iteration that lies there what it was made of."""
     folders = sorted(p.parent for p in (paths.RESCORED / name).glob("i*/made_of.json"))
-    found = {folder.name: read_json(folder / "made_of.json") for folder in folders}
+    found = {folder.name: read_made_of(folder) for folder in folders}
     kept = {key: {part: one[part] for part in ("inputs", "tables")} for key, one in found.items()}
     with publish(manifest_path(name)) as scratch:
         write_json({**recipe_, "iterations": kept}, scratch)

@@ -13,6 +13,7 @@ import polars as pl
 from stages.common import paths
 from stages.common.files import publish
 from stages.common.journal import Journal
+from stages.common.model_folder import copy_code
 from stages.common.params import Params
 from stages.common.policy import Models, load_tokenizer
 from stages.common.reward_model import NORMALISATION, RewardModelError, scores, unreadable
@@ -87,6 +88,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     with publish(paths.reward_model(name)) as scratch:
         model.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
+        if settings.source is None:
+            copy_code(paths.REFERENCE, scratch)
         write_json(metrics["reference"], scratch / NORMALISATION)
     journal.say(_summary(metrics))
 

@@ -14,7 +14,7 @@ from stages.common.logprobs import completion_logprobs, takes_block_mask
 from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models
-from stages.common.reward_model import positions
+from stages.common.positions import positions_of
 from stages.common.tables import KEY, SCORES, reward_schema, write_table
 from stages.critic import values
 from stages.score.kl import add_kl, add_score
@@ -48,7 +48,7 @@ def check_readable(rows: pl.DataFrame, reference: Any) -> None:
     ids, table = int(reference.get_input_embeddings().weight.shape[0]), "rows for the reference (prepare.reference)"
     largest = pl.col("completion_ids").list.max()
     refuse(rows, largest >= ids, table, f"token ids are below {ids}, for which it has weights")
-    limit = positions(reference)
+    limit = positions_of(reference.config)
     if limit is not None:
         length = pl.col("prompt_ids").list.len() + pl.col("completion_ids").list.len()
         refuse(rows, length > limit, table, f"prompt and completion have at most {limit} tokens, its positions")

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stages.common.turns import Turn, kind_of, plain, problem_of
 from stages.sft.records import Record
 
 COLUMNS = ("prompt", "completion", "messages")
-ROLES = ("system", "user", "assistant")
 EXPECTED = (
     "expected `prompt` and `completion` (two strings, or two lists of {role, content}), or `messages` (one such list)"
 )
-
-Turn = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def shape_of(record: Record) -> str:
         return "messages"
     kinds = {type(record.values[name]) for name in present}
     if kinds not in ({str}, {list}):
-        found = ", ".join(f"{name} is {_kind(record.values[name])}" for name in present)
+        found = ", ".join(f"{name} is {kind_of(record.values[name])}" for name in present)
         raise record.wrong(f"{found}; both have to be strings, or both lists of {{role, content}}")
     return "text" if kinds == {str} else "turns"
 
@@ -89,35 +87,22 @@ def _conversation(record: Record, shape: str) -> tuple[list[Turn], str]:
         raise record.wrong(f"the completion has to be one turn of the assistant, at the end; found {found}")
     if prompt and prompt[-1]["role"] != "user":
         raise record.wrong(f"the turn before the completion has to be the user's; found {prompt[-1]['role']}")
-    if any(turn["role"] == "system" for turn in prompt[1:]):
-        raise record.wrong("a system turn can only be the first")
     return prompt, answers[0]["content"]
 
 
 def _turns(record: Record, column: str) -> list[Turn]:
+    """The turns of a column. Those of a completion go on from the prompt's."""
     found: list[Turn] = []
     for number, turn in enumerate(_expect(record, column, list), start=1):
-        where = f"{column}, turn {number}"
-        if not isinstance(turn, dict):
-            raise record.wrong(f"{where} is {_kind(turn)}; a turn is {{role, content}}")
-        if turn.get("role") not in ROLES:
-            raise record.wrong(f"{where}: role {turn.get('role')!r}; roles are {', '.join(ROLES)}")
-        if not isinstance(turn.get("content"), str):
-            raise record.wrong(f"{where}: content is {_kind(turn.get('content'))}; it has to be a string")
-        other = [name for name, value in turn.items() if name not in ("role", "content") and value is not None]
-        if other:
-            raise record.wrong(f"{where}: {', '.join(other)} would be lost; a turn is {{role, content}}")
-        found.append({"role": turn["role"], "content": turn["content"]})
+        problem = problem_of(turn, first=number == 1 and column != "completion")
+        if problem:
+            raise record.wrong(f"{column}, turn {number}: {problem}")
+        found.append(plain(turn))
     return found
 
 
 def _expect(record: Record, column: str, kind: type) -> Any:
     value = record.values[column]
     if not isinstance(value, kind):
-        raise record.wrong(f"{column} is {_kind(value)}; it has to be a list of {{role, content}}")
+        raise record.wrong(f"{column} is {kind_of(value)}; it has to be a list of {{role, content}}")
     return value
-
-
-def _kind(value: object) -> str:
-    names = {"NoneType": "null", "str": "a string", "list": "a list", "dict": "an object"}
-    return names.get(type(value).__name__, f"of type {type(value).__name__}")

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stages.common.params.base import Count, Function, Section
-from stages.common.params.score import Reward
+from stages.common.params.score import Reward, names_of_columns
 
 
 class Evaluate(Section):
@@ -21,6 +21,11 @@ class Evaluate(Section):
     rewards: dict[str, Reward] = Field(default_factory=dict)
     parts: Function | None = None
     kl: Literal["auto"] | bool = "auto"
+
+    @field_validator("rewards")
+    @classmethod
+    def _names(cls, rewards: dict[str, Reward]) -> dict[str, Reward]:
+        return names_of_columns(rewards)
 
     def measures_kl(self, beta: float) -> bool:
         """Whether the KL is measured at this weight of its penalty."""

@@ -9,6 +9,14 @@ from stages.common.params.base import Count, Function, Positive, Section
 OF_FUNCTIONS = ("arguments", "rows_per_call", "cache", "limits")
 
 
+def names_of_columns(rewards: dict[str, Any]) -> dict[str, Any]:
+    """The rewards, if their names can be parts of column names; a ValueError else."""
+    bad = [name for name in rewards if not name.replace("_", "").isalnum()]
+    if bad:
+        raise ValueError(f"names are letters, digits and underscores, as they become column names: {bad}")
+    return rewards
+
+
 class Limits(Section):
     """What a reward function may take, in the child process that it runs in.
 
@@ -100,7 +108,4 @@ class Score(Section):
     @field_validator("rewards")
     @classmethod
     def _names(cls, rewards: dict[str, Reward]) -> dict[str, Reward]:
-        bad = [name for name in rewards if not name.replace("_", "").isalnum()]
-        if bad:
-            raise ValueError(f"names are letters, digits and underscores, as they become column names: {bad}")
-        return rewards
+        return names_of_columns(rewards)

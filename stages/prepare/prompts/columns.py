@@ -6,7 +6,7 @@ declared. The columns are those of all rows: one that first appears late is null
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -35,6 +35,7 @@ class Part:
     numbers: list[int]
     frame: pl.DataFrame
     notes: list[str]
+    resolved: dict[str, str] = field(default_factory=dict)  # what a name stood for when it was read
 
     def __str__(self) -> str:
         return self.place

@@ -1,5 +1,6 @@
 """Prompts from the library `datasets`: a folder that it saved, a folder of data files that it reads, or a hub id."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from stages.common.params import ParamsError, PromptDataset
 from stages.prepare.prompts.columns import Part, part_of_table
 
 OPTION = "prepare.prompts.dataset"
+COMMIT = re.compile(r"@([0-9a-f]{40})(?:/|$)")
 SAVED = ("dataset_dict.json", "state.json")  # of a folder that save_to_disk wrote
 
 
@@ -26,9 +28,20 @@ def part(settings: PromptDataset, split: str, option: str) -> Part:
     else:
         found = _loaded(library, settings, split)
     made = part_of_table(_table(found), f"{settings.path} ({split})", OPTION, settings)
+    if not folder.exists():
+        made.resolved.update(resolved_of(found))
     if folder.is_dir() and not any((folder / name).is_file() for name in SAVED):
         made.notes.append(f"{made.place}: the types of its columns are those that the library datasets reads")
     return made
+
+
+def resolved_of(dataset: Any) -> dict[str, str]:
+    """The commit of a hub dataset, by the addresses that it was read from, and the split's fingerprint."""
+    sources = getattr(dataset.info, "download_checksums", None) or {}
+    commits = sorted({found[1] for source in sources if (found := COMMIT.search(str(source)))})
+    fingerprint = getattr(dataset, "_fingerprint", None)
+    named = {"commit": ", ".join(commits), "fingerprint": str(fingerprint or "")}
+    return {name: value for name, value in named.items() if value}
 
 
 def _library() -> Any:

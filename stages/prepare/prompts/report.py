@@ -1,6 +1,6 @@
 """data/prompts.json: what was found in the prompts, for people and programs. The same prompts give the same bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -21,13 +21,14 @@ def report(
     dropped: Sequence[dict[str, Any]],
     golden: dict[str, Any] | None,
     notes: Sequence[str],
+    resolved: Mapping[str, dict[str, str]] | None = None,
 ) -> dict[str, Any]:
     """Counts, columns, lengths in tokens, an example of each split, and everything that was noticed on the way."""
     lengths = table["prompt_ids"].list.len()
     longest = table.row(int(lengths.arg_max() or 0), named=True)
     splits = {split: table.filter(split=split) for split in SPLITS}
     return {
-        "source": {"kind": source, **getattr(settings, source).model_dump(mode="json")},
+        "source": {"kind": source, **getattr(settings, source).model_dump(mode="json"), **_resolved(resolved)},
         "prompts": {split: rows.height for split, rows in splits.items()},
         "conversations": table["messages"].null_count() == 0,
         "columns": {name: str(dtype) for name, dtype in table.schema.items() if name not in PROMPTS},
@@ -40,6 +41,11 @@ def report(
         "notes": list(notes),
         "examples": {split: _example(rows) for split, rows in splits.items()},
     }
+
+
+def _resolved(resolved: Mapping[str, dict[str, str]] | None) -> dict[str, Any]:
+    """By split: what the name of a hub dataset stood for when it was read."""
+    return {"resolved": dict(resolved)} if resolved else {}
 
 
 def duplicates(rows: pl.DataFrame) -> int:

@@ -4,6 +4,7 @@ Everything about the prompts is checked here, before anything is sampled. A chec
 are.
 """
 
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -29,40 +30,48 @@ SHOWN = 10
 
 
 def run(params: Params, journal: Journal) -> None:
-    settings, tokenizer = params.prepare.prompts, load_tokenizer(paths.BASE)
-    positions = positions_in(paths.BASE)
+    settings, tokenizer, positions = params.prepare.prompts, load_tokenizer(paths.BASE), positions_in(paths.BASE)
     limit = limit_of(params, positions)
     source, columns = source_of(settings)
+    option = f"prepare.prompts.{source}"
     training, heldout = parts_of(settings, params.seed)
-    rows = together(training, heldout, f"prepare.prompts.{source}")
-    rows = add_rendered(rows, tokenizer, settings, journal)
-    if heldout is None:
-        assert columns is not None
-        assert columns.heldout_prompts is not None
-        usable = fitting(rows, limit if settings.too_long == "drop" else None)
-        rows = hold_out(rows, usable, columns.heldout_prompts, params.seed, f"prepare.prompts.{source}")
-    rows = with_ids(rows)
-    if settings.too_long == "refuse":
-        refuse_too_long(rows, limit, params, positions)
-    rows, dropped = without_long(rows, limit)
+    rows = add_rendered(together(training, heldout, option), tokenizer, settings, journal)
+    rows = with_ids(rows if heldout is not None else split(rows, params, columns, limit, option))
+    rows, dropped = within(rows, params, limit, positions)
     check_apart(rows)
-    rows = taken(rows, columns, split_by_hash=heldout is None, seed=params.seed, option=f"prepare.prompts.{source}")
-    notes = [*training.notes, *(heldout.notes if heldout else []), *template_notes(rows, tokenizer, settings)]
+    rows = taken(rows, columns, split_by_hash=heldout is None, seed=params.seed, option=option)
+    parts = {"train": training} if heldout is None else {"train": training, "heldout": heldout}
+    notes = [note for part in parts.values() for note in part.notes] + template_notes(rows, tokenizer, settings)
     rows, failed, verified = verified_rows(rows, params, tokenizer)
     table = rows.drop(PLACE, ROW).sort("prompt_id")
-    found = report(
-        table,
-        settings,
-        source=source,
-        limit=limit,
-        dropped=[*dropped, *failed],
-        golden=verified,
-        notes=notes,
-    )
+    resolved = {name: part.resolved for name, part in parts.items() if part.resolved}
+    told = partial(report, limit=limit, dropped=[*dropped, *failed], golden=verified, notes=notes, resolved=resolved)
+    finish(table, told(table, settings, source=source), journal)
+
+
+def finish(table: pl.DataFrame, found: dict[str, Any], journal: Journal) -> None:
+    """Publish the table and the report."""
     write_table(table, PROMPTS, ("prompt_id",), paths.PROMPTS)
     with publish(paths.PROMPTS_JSON) as scratch:
         write_json(found, scratch)
     tell(found, journal)
+
+
+def split(rows: pl.DataFrame, params: Params, columns: Columns | None, limit: int | None, option: str) -> pl.DataFrame:
+    """Some of the rows are held out, of those that stay if the long ones are dropped."""
+    assert columns is not None
+    assert columns.heldout_prompts is not None
+    usable = fitting(rows, limit if params.prepare.prompts.too_long == "drop" else None)
+    return hold_out(rows, usable, columns.heldout_prompts, params.seed, option)
+
+
+def within(
+    rows: pl.DataFrame, params: Params, limit: int | None, positions: int | None
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """The rows within the limit, and what was dropped; an error if none may be dropped and one would be."""
+    if params.prepare.prompts.too_long == "refuse":
+        refuse_too_long(rows, limit, params, positions)
+    return without_long(rows, limit)
 
 
 def source_of(settings: Prompts) -> tuple[str, Columns | None]:

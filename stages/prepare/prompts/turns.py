@@ -5,12 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from stages.common.chat import Turn
 from stages.common.rows import FileError, row_error
+from stages.common.turns import TURN, Turn, plain, problem_of
 from stages.prepare.prompts.columns import Part
-
-ROLES = ("system", "user", "assistant")
-TURN = "{role, content}"
 
 
 def prompts_of(part: Part) -> list[str] | list[list[Turn]]:
@@ -37,28 +34,11 @@ def _conversation(part: Part, number: int, value: Sequence[Any] | None) -> list[
         raise row_error(part.place, number, f"prompt is {told}; fill it in or remove the row")
     turns = []
     for place, turn in enumerate(value, start=1):
-        problem = _problem(turn, first=place == 1)
+        problem = problem_of(turn, first=place == 1)
         if problem:
             raise row_error(part.place, number, f"prompt, turn {place}: {problem}")
-        turns.append({"role": turn["role"], "content": turn["content"]})
+        turns.append(plain(turn))
     if turns[-1]["role"] != "user":
         told = f"the last turn of prompt is of the role {turns[-1]['role']}, and has to be the user's"
         raise row_error(part.place, number, f"{told}: leave out the answer, which the model is to give")
     return turns
-
-
-def _problem(turn: Any, *, first: bool) -> str | None:
-    """What is wrong with a turn, and what to do."""
-    if not isinstance(turn, dict) or not {"role", "content"} <= set(turn):
-        return f"expected {TURN}, found {str(turn)[:60]}"
-    role, content = turn["role"], turn["content"]
-    if role not in ROLES:
-        return f"role is {role!r}; roles are {', '.join(ROLES)}"
-    if role == "system" and not first:
-        return "a system turn can only be the first; move it"
-    if not isinstance(content, str):
-        return f"content is {'null' if content is None else type(content).__name__}; it has to be a text"
-    if not content.strip():
-        return "content is empty; fill it in or remove the row"
-    more = [name for name, value in turn.items() if name not in ("role", "content") and value is not None]
-    return f"{', '.join(more)} would be lost: a turn is {TURN}; remove it" if more else None

@@ -161,6 +161,7 @@ def test_key_with_a_default_may_be_left_out(key):
         # rewards
         ("score.rewards", {}, "at least 1 item"),
         ("score.rewards", {"a/b": {"function": "m:f"}}, "letters, digits and underscores"),
+        ("evaluate.rewards", {"a/b": {"function": "m:f"}}, "letters, digits and underscores"),
         ("score.rewards.constraints.function", "stages.score.constraints", "pattern"),
         ("score.rewards.constraints.function", "a:b:c", "pattern"),
         ("score.rewards.constraints.function", "path/file.txt:f", "pattern"),
@@ -333,3 +334,10 @@ def test_params_cannot_be_changed():
     params = parse_params(RAW, "params.yaml")
     with pytest.raises(ValueError, match="frozen"):
         params.rollout.temperature = 2.0
+
+
+@pytest.mark.parametrize("section", ["score", "evaluate"])
+def test_a_reward_by_a_model_that_is_not_there_is_named(section):
+    raw = changed(f"{section}.rewards", {"proxy": {"model": "nope"}})
+    with pytest.raises(ParamsError, match=rf"{section}\.rewards\.proxy\.model = 'nope' is none of reward_models: none"):
+        parse_params(raw, "params.yaml")

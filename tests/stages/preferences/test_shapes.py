@@ -110,10 +110,17 @@ REFUSED = {
     "unknown role": (CHAT | {"prompt": [{"role": "gpt", "content": "a"}]}, "prompt, turn 1: role is 'gpt'; roles are"),
     "content of parts": (
         CHAT | {"prompt": [{"role": "user", "content": [{"type": "image"}]}]},
-        "prompt, turn 1: content is list; it has to be text",
+        "prompt, turn 1: content is a list; it has to be a text",
+    ),
+    "late system": (
+        CHAT | {"prompt": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]},
+        "prompt, turn 2: a system turn can only be the first; move it",
     ),
     "empty content": (CHAT | {"rejected": [assistant(" ")]}, "rejected, turn 1: content is empty"),
-    "tool calls": (CHAT | {"chosen": [assistant("a") | {"tool_calls": [1]}]}, "chosen, turn 1: has tool_calls; only"),
+    "tool calls": (
+        CHAT | {"chosen": [assistant("a") | {"tool_calls": [1]}]},
+        "chosen, turn 1: tool_calls would be lost",
+    ),
     "answer by the user": (CHAT | {"chosen": [user("So.")]}, "chosen has to end with an assistant turn"),
     "prompt that the assistant ends": (
         CHAT | {"prompt": [user("Why?"), assistant("Well,")]},

@@ -12,17 +12,19 @@ from stages.common.params_file import parse_params
 from stages.common.tables import PROMPTS, write_table
 from stages.prepare.run import run
 from tests.silent import Silent
+from tests.tiny import save_tiny
 from tests.workspace import ROOT
 
 LENGTH = {"function": "stages.score.overlong:soft_overlong", "arguments": {"max_length": 40, "cache": 8}}
 
 
-def params(dynamic=True, **rewards):
+def params(dynamic=True, by=None, **rewards):
     raw = yaml.safe_load((ROOT / "params.yaml").read_text())
     raw["reward_models"] = {name: {"preferences": None, "source": "given"} for name in ("rm", "other")}
     raw["score"]["rewards"] = {"length": LENGTH} | rewards
     raw["evaluate"]["parts"] = None
-    raw["rollout"]["dynamic_sampling"] = {"max_prompts": 32} if dynamic else None
+    raw["policy"]["lora"]["last_layers"] = None
+    raw["rollout"]["dynamic_sampling"] = {"max_prompts": 32, "reward": by} if dynamic else None
     return parse_params(raw, "params.yaml")
 
 
@@ -33,6 +35,7 @@ def models(tmp_path, monkeypatch):
         paths.reward_model(name).mkdir(parents=True)
         (paths.reward_model(name) / "config.json").write_text("{}")
     with_prompts(40)
+    save_tiny(paths.BASE)
 
 
 def with_prompts(count):
@@ -87,3 +90,25 @@ def test_acceptance_changes_with_the_code_of_functions_outside_the_stages(models
     before = accepted(own={"function": "own.py:f"})
     (tmp_path / "own.py").write_text("def f(completions, **columns): return [2.0] * len(completions)\n")
     assert accepted(own={"function": "own.py:f"}) != before
+
+
+@pytest.mark.parametrize(
+    ("by", "changes", "same"),
+    [
+        (None, {"length": LENGTH | {"cache": False}}, True),
+        (None, {"length": LENGTH | {"weight": 2.0}}, False),
+        (None, {"length": LENGTH | {"rows_per_call": 1}}, False),
+        (None, {"length": LENGTH | {"limits": {"row_seconds": 1.0}}}, False),
+        (None, {"good": RM | {"weight": 2.0}}, False),
+        ("length", {"length": LENGTH | {"weight": 2.0}}, True),
+        ("length", {"good": RM | {"weight": 2.0}}, True),
+        ("length", {"length": LENGTH | {"arguments": {"max_length": 30, "cache": 8}}}, False),
+    ],
+)
+def test_acceptance_changes_with_what_can_change_the_accepted_groups_and_with_nothing_else(models, by, changes, same):
+    assert (accepted(by=by, **{"good": RM} | changes) == accepted(by=by, good=RM)) == same
+
+
+def test_no_stage_is_repeated_because_more_rows_may_fail():
+    assert "- score.max_failed" not in (ROOT / "dvc.yaml").read_text()
+    assert "- score\n" not in (ROOT / "dvc.yaml").read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 from stages.common.params import Model, ParamsError
 from stages.prepare.checkpoint.gguf import check_hash
@@ -169,14 +169,39 @@ def test_a_hub_id_that_is_in_the_cache_loads_with_its_commit(hub):
         (RepositoryNotFoundError, "no such model at the hub"),
         (RevisionNotFoundError, r"prepare\.model\.revision = 'v2': owner/name has no such one"),
         (ConnectionError, "the hub cannot be reached"),
+        (PermissionError, "its files cannot be kept in .*no route; mend that, or set HF_HOME"),
+        (OSError, "its files cannot be kept in "),
     ],
 )
 def test_what_the_hub_answers_is_said_in_plain_words(monkeypatch, error, told):
     def fail(*_, **__):
-        if error is ConnectionError:
+        if issubclass(error, OSError) and not issubclass(error, httpx.HTTPError | HfHubHTTPError):
             raise error("no route")
         raise error("404", response=httpx.Response(404, request=httpx.Request("GET", "https://example.org")))
 
     monkeypatch.setattr("stages.prepare.checkpoint.hub.snapshot_download", fail)
     with pytest.raises(ParamsError, match=told):
         load_source(Model(source="owner/name", revision="v2"))
+
+
+def test_a_repository_of_gguf_files_says_how_to_take_one(tmp_path, monkeypatch):
+    place = "stages.prepare.checkpoint.hub"
+    monkeypatch.setattr(f"{place}.snapshot_download", lambda *_, **__: str(tmp_path))
+    files = ["README.md", "tiny.Q4_1.gguf", "tiny.Q8_0.gguf"]
+    monkeypatch.setattr(f"{place}.list_repo_files", lambda name, revision: files)
+    with pytest.raises(ParamsError) as error:
+        load_source(Model(source="owner/name"))
+    assert "its weights are GGUF files (tiny.Q4_1.gguf, tiny.Q8_0.gguf)" in str(error.value)
+    assert "`hf download owner/name tiny.Q4_1.gguf --local-dir .`" in str(error.value)
+    files.clear()
+    with pytest.raises(ParamsError, match=r"no config\.json"):
+        load_source(Model(source="owner/name"))
+
+
+def test_an_id_without_an_owner_is_told_what_it_is_called_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParamsError, match="of gpt2 write openai-community/gpt2"):
+        locate("gpt2")
+    with pytest.raises(ParamsError) as error:
+        locate("models/model.gguf")
+    assert "openai-community" not in str(error.value)

@@ -25,6 +25,7 @@ CASES = [
     ("tied", "lora", {}),
     ("several_eos", "full", {}),
     ("no_pad", "lora", {}),
+    ("pad_is_eos", "lora", {}),
     ("no_template", "lora", {}),
     ("larger_vocabulary", "lora", {}),
     ("bfloat16", "lora", {}),
@@ -114,6 +115,9 @@ def test_model_json_says_what_it_is(run):
     }
     assert found["tied_embeddings"] == (name in ("gpt2", "tied", "larger_vocabulary", "bfloat16", "remote_code"))
     assert (found["special_tokens"]["pad"] is None) == (name == "no_pad")
+    if name == "pad_is_eos":
+        assert found["special_tokens"]["pad"] == found["special_tokens"]["eos"]
+        assert found["special_tokens"]["pad"]["id"] in found["eos_ids"]
     assert (found["chat_template"]["template"] is None) == (name == "no_template")
     assert found["positions"] == (256 if name == "sliding_window" else 640)
     assert found["layers"] == 2
@@ -126,7 +130,6 @@ def test_ids_without_a_token_are_shown_and_trained_on_all_the_same(run):
     rollouts = table("rollouts")
     outside = [sum(token >= 300 for token in ids) for ids in rollouts["completion_ids"]]
     assert sum(outside) > 0
-    assert [text.count("\ufffd") >= count for text, count in zip(rollouts["completion"], outside, strict=True)]
     for text, count in zip(rollouts["completion"], outside, strict=True):
         assert text.count("\ufffd") >= count
 
@@ -141,6 +144,12 @@ def test_exported_it_is_an_ordinary_folder(run, tmp_path):
         expected = Models(RUNTIME).policy(paths.policy("i0001"))(ids).logits
         torch.testing.assert_close(model(ids).logits, expected, rtol=0, atol=1e-4)
     assert len(AutoTokenizer.from_pretrained(target, **trust)) == 300
+
+
+def test_what_it_runs_on_lies_beside_the_run(run):
+    found = json.loads(paths.RUNTIME_JSON.read_text())
+    assert found["device"] == "cpu"
+    assert (found["dtype"], found["threads"], found["gpu"]) == ("float32", 1, None)
 
 
 def test_code_is_run_only_because_the_option_says_so(run):

@@ -171,6 +171,26 @@ class TestDatasets:
         numbers = table["prompt_id"].str.slice(-5).cast(int)
         assert [data[number - 1]["prompt"] for number in numbers] == table["prompt"].to_list()
 
+    def test_what_a_hub_id_stood_for_is_kept(self, project, datasets, monkeypatch):
+        """Of the splits that are read; the library holds the addresses with the commit in them."""
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        data = datasets.Dataset.from_list([{"prompt": f"q{n}"} for n in range(4)])
+        data.info.download_checksums = {f"hf://datasets/owner/name@{commit}/train.parquet": {"num_bytes": 1}}
+        data._fingerprint = "of the split"
+        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: data)
+        project.prepare(dataset={"path": "owner/name", "heldout_prompts": 2})
+        source = project.report["source"]
+        assert source["resolved"] == {"train": {"commit": commit, "fingerprint": "of the split"}}
+        assert source["revision"] is None
+        data.info.download_checksums = None
+        project.prepare(dataset={"path": "owner/name", "heldout_prompts": 2})
+        assert project.report["source"]["resolved"] == {"train": {"fingerprint": "of the split"}}
+
+    def test_a_folder_has_nothing_to_resolve(self, project, datasets):
+        datasets.Dataset.from_list(ROWS).save_to_disk("one")
+        project.prepare(dataset={"path": "one", "heldout_prompts": 2})
+        assert "resolved" not in project.report["source"]
+
     def test_a_folder_of_files(self, project, datasets, monkeypatch, tmp_path):
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         Path("plain").mkdir()

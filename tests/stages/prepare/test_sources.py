@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from stages.common import paths
-from stages.common.params import ParamsError
+from stages.common.params import Compute, ParamsError
 from stages.common.params_file import parse_params
-from stages.prepare import hashes, sources
+from stages.prepare import hashes, machine, sources
 from tests.silent import Silent
 
 ROOT = Path(__file__).parents[3]
@@ -172,6 +172,52 @@ def test_hub_ids_are_kept_as_text_with_their_revision():
     assert set(json.loads(found["prompts"])) == {"sha256"}
 
 
+def verifying(**changes):
+    """Golden answers verified by one of two rewards."""
+    rewards = {"brief": {"function": "mine/reward.py:brief"}, "other": {"function": "other/reward.py:brief"}}
+    prompts = {"file": FILE, "verify": {"reward": "brief", "completion": "a"}}
+    return params(**{"score__rewards": rewards, "prepare__prompts": prompts} | changes)
+
+
+@pytest.fixture
+def other(project):
+    (project / "other").mkdir()
+    (project / "other/reward.py").write_text(REWARD)
+    return project / "other/reward.py"
+
+
+def test_prompts_change_with_the_code_of_the_reward_that_verifies_them_and_with_no_other(project, other):
+    before = run(verifying())
+    other.write_text(REWARD + "\n")
+    changed = run(verifying())
+    assert changed["prompts"] == before["prompts"]
+    assert changed["score"] != before["score"]
+    (project / "mine/reward.py").write_text(REWARD + "\n")
+    assert run(verifying())["prompts"] != before["prompts"]
+    assert "score.rewards.brief.function" in json.loads(before["prompts"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"weight": 2.0}, True),
+        ({"cache": False}, True),
+        ({"arguments": {"scale": 2}}, False),
+        ({"limits": {"row_seconds": 1.0}}, False),
+    ],
+)
+def test_of_the_verifying_reward_only_what_decides_a_verdict_counts(changes, same, other):
+    brief = {"function": "mine/reward.py:brief"}
+    before = run(verifying())["prompts"]
+    rewards = {"brief": brief | changes, "other": {"function": "other/reward.py:brief", "weight": 3.0}}
+    assert (run(verifying(score__rewards=rewards))["prompts"] == before) == same
+
+
+def test_the_full_reward_counts_only_where_golden_answers_are_verified(other):
+    assert run(verifying(advantage__correct_reward=2.0))["prompts"] != run(verifying())["prompts"]
+    assert run(params(advantage__correct_reward=2.0))["prompts"] == run(params())["prompts"]
+
+
 @pytest.fixture
 def reads(monkeypatch):
     """Names of the files whose bytes are read."""
@@ -227,7 +273,19 @@ def test_settings_and_versions_lie_beside_the_run():
     for name in ("torch", "transformers", "tokenizers", "peft", "polars", "dvc", "prefect", "safetensors", "numpy"):
         assert found["versions"][name]
     assert found["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    for name in ("accelerate", "httpx", "datasets", "reasoning-gym", "math-verify", "sympy", "latex2sympy2_extended"):
+        assert name in found["versions"]
     assert set(found["compute"]) == {"device", "dtype", "threads"}
+
+
+@pytest.mark.parametrize(("build", "device"), [("2.9.0+cpu", "cpu"), ("2.9.0+cu128", None)])
+def test_threads_are_resolved_whatever_torch_is_built_for(monkeypatch, build, device):
+    monkeypatch.setattr(machine, "version_of", lambda name: build)
+    monkeypatch.setattr(machine, "available_cores", lambda: 7)
+    dtype = device and "float32"
+    assert machine.resolved(Compute()) == {"device": device, "dtype": dtype, "threads": 7}
+    assert machine.resolved(Compute(threads=3))["threads"] == 3
+    assert machine.resolved(Compute(device="cuda"))["dtype"] == "bfloat16"
 
 
 def test_nothing_heavy_is_imported(project):

@@ -1,6 +1,7 @@
 """The stage from files to files: a folder that anything loads, the same bytes each time, models from elsewhere."""
 
 import json
+import shutil
 
 import polars as pl
 import pytest
@@ -9,10 +10,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from stages.common import paths
 from stages.common.policy import Models
-from stages.common.reward_model import RewardModelError, load_reward_model, scores
+from stages.common.reward_model import RewardModelError, load_reward_folder, load_reward_model, scores
 from stages.common.tables import REWARD_STEPS, read_table
 from stages.reward_model.pairs import pairs_of
 from stages.reward_model.run import run
+from tests.models import remote_code_with_head
 from tests.silent import Silent
 from tests.stages.reward_model.toy import PREFERRED, RUNTIME, bytes_of, lay_out, params, table
 from tests.tiny import gpt2, llama, tiny_tokenizer
@@ -129,3 +131,18 @@ def test_two_labels_are_refused(folder):
     with pytest.raises(RewardModelError, match="foreign: a reward model gives one number, this one has 2 labels"):
         make({"preferences": None, "source": "foreign"})
     assert not paths.reward_model("toy").exists()
+
+
+def test_a_reward_model_over_code_of_the_base_brings_the_code_along(folder):
+    lay_out()
+    shutil.rmtree(paths.REFERENCE)
+    remote_code_with_head(paths.REFERENCE)
+    (paths.REFERENCE / "remote_code.json").write_text('{"allowed_by": "prepare.model.trust_remote_code"}')
+    make({**SETTINGS, "method": "lora", "epochs": 1})
+    made = paths.reward_model("toy")
+    assert (made / "own.py").read_bytes() == (paths.REFERENCE / "own.py").read_bytes()
+    model, tokenizer = load_reward_folder(made, RUNTIME)
+    assert type(model).__name__ == "OwnForSequenceClassification"
+    assert len(tokenizer) == 300
+    with pytest.raises(RewardModelError, match="cannot be loaded as a reward model"):
+        load_reward_model(made, torch.float32)  # the same folder as a user's: no option allows its code

@@ -1,8 +1,6 @@
-"""Which options go together across sections; each rule raises a ValueError that names the options and a way out."""
+"""Options of estimator, objective and critic."""
 
 from typing import TYPE_CHECKING
-
-from stages.common.paths import is_iteration
 
 if TYPE_CHECKING:
     from stages.common.params import Params
@@ -13,37 +11,6 @@ SINGLE_SAMPLE = ("reinforce", "moving_average", "batch_mean", "remax", "reinforc
 def remax_has_greedy_rows(params: "Params") -> None:
     if params.advantage.estimator == "remax" and not params.rollout.greedy:
         raise ValueError("advantage.estimator remax compares with greedy completions: set rollout.greedy to true")
-
-
-def named_rewards_exist(params: "Params") -> None:
-    dynamic = params.rollout.dynamic_sampling
-    named = {"advantage.outcome_reward": params.advantage.outcome_reward}
-    named |= {"rollout.dynamic_sampling.reward": dynamic.reward} if dynamic else {}
-    for option, reward in named.items():
-        if reward is not None and reward not in params.score.rewards:
-            raise ValueError(f"{option} = {reward!r} is none of score.rewards: {', '.join(params.score.rewards)}")
-
-
-def budget_within_the_prompts(params: "Params") -> None:
-    dynamic = params.rollout.dynamic_sampling
-    there = params.prepare.prompts.declared_train
-    if dynamic and there is not None and dynamic.max_prompts > there:
-        raise ValueError(
-            f"rollout.dynamic_sampling.max_prompts = {dynamic.max_prompts}: an iteration samples a prompt once, "
-            f"and there are {there} (prepare.prompts)"
-        )
-
-
-def best_of_within_the_prompts(params: "Params") -> None:
-    best_of = params.sft.best_of if params.sft else None
-    there = params.prepare.prompts.declared_train
-    if best_of and there is not None and best_of.prompts > there:
-        raise ValueError(
-            f"sft.best_of.prompts = {best_of.prompts}: a prompt is answered once, and there are {there} "
-            "(prepare.prompts)"
-        )
-    if best_of and best_of.gold is None and all(reward.function is None for reward in params.score.rewards.values()):
-        raise ValueError("sft.best_of picks answers by the functions of score.rewards, and there is none: set `gold`")
 
 
 def siblings_to_compare_with(params: "Params") -> None:
@@ -133,80 +100,12 @@ def critic_and_gae(params: "Params") -> None:
         )
 
 
-def offline_has_names_and_pairs(params: "Params") -> None:
-    trained = [name for name, model in params.reward_models.items() if model.preferences is not None]
-    for name, offline in params.offline.items():
-        if is_iteration(name):
-            raise ValueError(f"offline.{name}: names like that are those of iterations; choose another")
-        if offline.pairs not in trained:
-            known = ", ".join(trained) or "none"
-            raise ValueError(
-                f"offline.{name}.pairs = {offline.pairs!r}: pairs are those of a reward model with preferences: {known}"
-            )
-
-
-def reward_models_exist(params: "Params") -> None:
-    known = ", ".join(params.reward_models) or "none"
-    if params.judge and params.judge.model is not None and params.judge.model not in params.reward_models:
-        raise ValueError(f"judge.model = {params.judge.model!r} is none of reward_models: {known}")
-    for name, reward in params.score.rewards.items():
-        if reward.model is not None and reward.model not in params.reward_models:
-            raise ValueError(f"score.rewards.{name}.model = {reward.model!r} is none of reward_models: {known}")
-
-
-def measured_rewards_have_names_of_their_own(params: "Params") -> None:
-    twice = sorted(set(params.score.rewards) & set(params.evaluate.rewards))
-    if twice:
-        raise ValueError(f"evaluate.rewards: {', '.join(twice)} are in score.rewards, too; they are measured anyway")
-
-
-def verified_by_a_function(params: "Params") -> None:
-    verify = params.prepare.prompts.verify
-    if verify is None:
-        return
-    reward = params.score.rewards.get(verify.reward)
-    if reward is None or reward.function is None:
-        known = ", ".join(name for name, one in params.score.rewards.items() if one.function is not None) or "none"
-        raise ValueError(f"prepare.prompts.verify.reward = {verify.reward!r}: functions of score.rewards are {known}")
-
-
-def reference_has_a_use(params: "Params") -> None:
-    if params.prepare.reference is not None and params.score.kl.beta == 0 and params.evaluate.kl is not True:
-        raise ValueError(
-            "prepare.reference: with score.kl.beta 0 no reference is loaded; set it to null, or evaluate.kl to true"
-        )
-
-
-def pretraining_has_no_penalty(params: "Params") -> None:
-    kl, pretrains = params.score.kl, params.critic is not None and params.critic.pretraining is not None
-    if pretrains and params.prepare.reference is not None and kl.beta > 0 and kl.placement != "loss":
-        raise ValueError(
-            "critic.pretraining: it learns returns without a KL penalty, but to prepare.reference the initial policy "
-            "has a KL from the start; set one of the two to null"
-        )
-
-
-def kl_alarm_has_a_kl(params: "Params") -> None:
-    if params.alarms.kl_above is not None and params.score.kl.beta == 0:
-        raise ValueError("alarms.kl_above: with score.kl.beta 0 no reference is loaded, and there is no KL to watch")
-
-
 RULES = (
-    verified_by_a_function,
-    reference_has_a_use,
-    pretraining_has_no_penalty,
-    kl_alarm_has_a_kl,
-    measured_rewards_have_names_of_their_own,
-    reward_models_exist,
     remax_has_greedy_rows,
-    named_rewards_exist,
-    budget_within_the_prompts,
-    best_of_within_the_prompts,
     siblings_to_compare_with,
     reductions_that_make_sense,
     normalising_leaves_something,
     minibatches_have_prompts,
     token_advantages_have_token_ratios,
     critic_and_gae,
-    offline_has_names_and_pairs,
 )
