@@ -64,6 +64,11 @@ class Session:
             raise RewardError(f"{function.told} {reply['fault']}")
         return failure(answer, seconds, function.limits.memory_mb)
 
+    def seconds_for(self, count: int) -> float:
+        """Seconds of a call of so many rows."""
+        limits = self.function.limits
+        return limits.row_seconds if count == 1 else limits.batch_seconds
+
     def check(self) -> Failure | None:
         """The function's own check of its arguments."""
         limits = self.function.limits

@@ -5,21 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from stages.score.calling.cache import Row
+from stages.score.calling.inputs import key_of_row
 from stages.score.calling.worker import RewardError
 
 FAILED = ("invalid", "timeout", "error")
-KEY = ("prompt_id", "sample")
 
 
 def failed(rows: Sequence[Row]) -> list[int]:
     """Places of the rows that should have had a score; those that a function does not apply to are none of them."""
     return [place for place, row in enumerate(rows) if row[1] in FAILED]
-
-
-def key_of_row(inputs: dict[str, list[Any]], row: int) -> str:
-    """`prompt_id p3, sample 0`, as far as the inputs say it."""
-    known = [f"{name} {inputs[name][row]}" for name in KEY if name in inputs]
-    return ", ".join(known) or f"row {row}"
 
 
 def check_failed(
