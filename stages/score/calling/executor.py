@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from stages.score.calling.frames import framed, receive_frame
 from stages.score.calling.processes import die_with
+from stages.score.calling.told import needs
 from stages.score.calling.user_code import FaultError, Function, about, load, own_files
 from stages.score.calling.verdict import classify, classify_parts, plain, shown
 
@@ -85,6 +86,8 @@ def _answer(function: Function, frame: bytes) -> dict[str, Any]:
         if request["do"] == "check":
             function.check(**request["arguments"])  # type: ignore[attr-defined]
             return {"checked": True}
+        if request["do"] == "needs":
+            return {"needs": needs(function, request["arguments"])}
         result = function(**request["inputs"], **request["arguments"])
         values = _values(result, request["rows"])
         return {"verdicts": [CLASSES[request["kind"]](value) for value in values]}

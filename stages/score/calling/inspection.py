@@ -9,7 +9,7 @@ from stages.common.params import Params, ParamsError, Reward
 from stages.score.calling import signatures
 from stages.score.calling.function import UserFunction, identity_of, of_reward
 from stages.score.calling.rows import refuse_columns_as_arguments
-from stages.score.calling.session import session
+from stages.score.calling.session import Failure, Needs, Session, session
 from stages.score.calling.side_by_side import side_by_side
 from stages.score.calling.signatures import About
 from stages.score.calling.worker import RewardError
@@ -69,19 +69,28 @@ def check_function(function: UserFunction, columns: set[str] | None) -> None:
     refuse_columns_as_arguments(function, columns or set())
     identity = identity_of(function)
     about = signatures.known(function.spec, identity, FRESH_SECONDS)
-    if about is not None and not about["has_check"]:
+    if about is not None and not about["has_check"] and not about["has_needs"]:
         check_signature(function, about, columns)
         return
     with session(function) as open_session:
         try:
             about = open_session.start()
+            check_signature(function, about, columns)
+            needs = told_by(open_session, about)
         except RewardError as error:
             raise ParamsError(str(error)) from None
-        check_signature(function, about, columns)
-        failure = open_session.check() if about["has_check"] else None
-    if failure is not None:
-        told = failure.message.removeprefix("TypeError: ").removeprefix("ValueError: ")
-        raise ParamsError(f"params.yaml: {function.arguments_option}: {told}")
+    if columns is not None:
+        refuse_lacking(function, needs["columns"], columns)
+
+
+def told_by(open_session: Session, about: About) -> Needs:
+    """What the function itself says to its arguments, and needs with them."""
+    failure = open_session.check() if about["has_check"] else None
+    found = open_session.needs() if failure is None and about["has_needs"] else failure
+    if isinstance(found, Failure):
+        told = found.message.removeprefix("TypeError: ").removeprefix("ValueError: ")
+        raise ParamsError(f"params.yaml: {open_session.function.arguments_option}: {told}")
+    return found or {"columns": [], "seconds": {}}
 
 
 def check_signature(function: UserFunction, about: About, columns: set[str] | None) -> None:
@@ -94,7 +103,18 @@ def check_signature(function: UserFunction, about: About, columns: set[str] | No
         )
     if columns is None:
         return
-    lacking = [name for name in about["required"] if name not in columns | set(function.arguments)]
+    refuse_lacking(function, about["required"], columns)
+    left = [] if about["takes_all"] else sorted(columns - set(about["parameters"]))
+    if left:
+        raise ParamsError(
+            f"params.yaml: {function.told} takes neither **columns nor {', '.join(left)}, and is given every column by "
+            "name; add **columns to its parameters"
+        )
+
+
+def refuse_lacking(function: UserFunction, needed: list[str], columns: set[str]) -> None:
+    """Columns that the function needs and that are not there."""
+    lacking = [name for name in needed if name not in columns | set(function.arguments)]
     if lacking:
         parts = function.kind == "parts"
         way_out = "set evaluate.parts to null" if parts else "give the function a default or an argument"
@@ -102,10 +122,4 @@ def check_signature(function: UserFunction, about: About, columns: set[str] | No
             f"params.yaml: {function.told} needs {', '.join(lacking)}: neither a column nor one of its arguments. "
             f"Columns are {', '.join(sorted(columns))}; name a column of the prompts so "
             f"(prepare.prompts.file.rename), or {way_out}"
-        )
-    left = [] if about["takes_all"] else sorted(columns - set(about["parameters"]))
-    if left:
-        raise ParamsError(
-            f"params.yaml: {function.told} takes neither **columns nor {', '.join(left)}, and is given every column by "
-            "name; add **columns to its parameters"
         )

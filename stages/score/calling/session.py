@@ -15,6 +15,8 @@ from stages.score.calling.resident import worker_for
 from stages.score.calling.signatures import About
 from stages.score.calling.worker import RewardError, Worker, call_executor, start_executor
 
+Needs = dict[str, Any]  # columns and seconds, as `told.py` has them
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -71,9 +73,23 @@ class Session:
 
     def check(self) -> Failure | None:
         """The function's own check of its arguments."""
-        limits = self.function.limits
-        answer = self._ask({"do": "check", "arguments": dict(self.function.arguments)}, limits.start_seconds, "check")
-        return None if "checked" in answer.get("reply", {}) else failure(answer, limits.start_seconds, limits.memory_mb)
+        answer = self._ask_about("check")
+        return None if "checked" in answer.get("reply", {}) else self._unanswered(answer)
+
+    def needs(self) -> Needs | Failure:
+        """Columns and seconds that the function needs with its arguments (`told.py`)."""
+        answer = self._ask_about("needs")
+        reply = answer.get("reply", {})
+        if "fault" in reply:
+            raise RewardError(f"params.yaml: {self.function.told}: {reply['fault']}")
+        return reply["needs"] if "needs" in reply else self._unanswered(answer)
+
+    def _ask_about(self, what: str) -> dict[str, Any]:
+        request = {"do": what, "arguments": dict(self.function.arguments)}
+        return self._ask(request, self.function.limits.start_seconds, what)
+
+    def _unanswered(self, answer: dict[str, Any]) -> Failure:
+        return failure(answer, self.function.limits.start_seconds, self.function.limits.memory_mb)
 
     def _ask(self, request: dict[str, Any], seconds: float, title: str) -> dict[str, Any]:
         self.start()
