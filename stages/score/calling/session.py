@@ -97,7 +97,8 @@ class Session:
         log = {"log": self.function.log, "title": title}
         answer = call_executor(self.worker, request, self._limits(seconds), log)
         if answer.get("ended") == "supervisor":
-            self.worker = None  # the next call has another; `stack` sees to the end of this one
+            self.worker = None  # the next call has another
+            self.stack.close()  # and what is left of this one is ended now
         return answer
 
     def _limits(self, seconds: float) -> dict[str, Any]:
