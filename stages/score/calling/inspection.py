@@ -28,7 +28,7 @@ def check_functions(params: Params, columns: set[str] | None = None) -> None:
         for function, without in functions_of(params)
     ]
     if tasks:
-        side_by_side(tasks)
+        side_by_side(tasks, patient=True)
 
 
 def functions_of(params: Params) -> Iterator[tuple[UserFunction, set[str]]]:
@@ -79,6 +79,7 @@ def check_function(function: UserFunction, columns: set[str] | None) -> None:
             needs = told_by(open_session, about)
         except RewardError as error:
             raise ParamsError(str(error)) from None
+    refuse_limits(function, needs["seconds"], function.rows_per_call or about["rows_per_call"])
     if columns is not None:
         refuse_lacking(function, needs["columns"], columns)
 
@@ -89,7 +90,7 @@ def told_by(open_session: Session, about: About) -> Needs:
     found = open_session.needs() if failure is None and about["has_needs"] else failure
     if isinstance(found, Failure):
         told = found.message.removeprefix("TypeError: ").removeprefix("ValueError: ")
-        raise ParamsError(f"params.yaml: {open_session.function.arguments_option}: {told}")
+        raise ParamsError(f"params.yaml: {open_session.function.arguments_option}: {told}{found.limit}")
     return found or {"columns": [], "seconds": {}}
 
 
@@ -122,4 +123,21 @@ def refuse_lacking(function: UserFunction, needed: list[str], columns: set[str])
             f"params.yaml: {function.told} needs {', '.join(lacking)}: neither a column nor one of its arguments. "
             f"Columns are {', '.join(sorted(columns))}; name a column of the prompts so "
             f"(prepare.prompts.file.rename), or {way_out}"
+        )
+
+
+def refuse_limits(function: UserFunction, needed: dict[str, float], rows_per_call: int | None) -> None:
+    """Limits within which the function says that it cannot be done; those that are fixed give way (`session.py`)."""
+    if function.limits_option is None:
+        return
+    limits = {"row": function.limits.row_seconds} | (
+        {} if rows_per_call == 1 else {"batch": function.limits.batch_seconds}
+    )
+    low = {f"{name}_seconds": needed[name] for name in limits if limits[name] < needed.get(name, 0.0)}
+    if low:
+        wanted = ", ".join(f"{name}: {seconds:g}" for name, seconds in low.items())
+        raise ParamsError(
+            f"params.yaml: {function.limits_option} = {function.limits.model_dump(include=set(low))} is less than "
+            f"{function.spec} needs with its arguments; set {function.limits_option}: {{{wanted}}} or more, or give it "
+            f"other arguments ({function.arguments_option})"
         )

@@ -33,9 +33,9 @@ def call_rows(function: UserFunction, inputs: Inputs, max_failed: float | None =
                 if isinstance(found, Failure):
                     failures.append(found)
                 if rows[-1][1] == "timeout":  # too slow to go on if the run is to stop anyway
-                    check_failed(function.told, function.log, rows, inputs, max_failed, count)
+                    check_failed(function.told, function.log, rows, inputs, max_failed, count, limits_of(failures))
     refuse_if_all_failed(function, inputs, rows, failures)
-    check_failed(function.told, function.log, rows, inputs, max_failed, count)
+    check_failed(function.told, function.log, rows, inputs, max_failed, count, limits_of(failures))
     return rows
 
 
@@ -72,10 +72,16 @@ def outcome(found: Row | Failure) -> Row:
     return (None, found.status, found.message) if isinstance(found, Failure) else found
 
 
+def limits_of(failures: list[Failure]) -> list[str]:
+    """Options of the limits that were too low, each once."""
+    return list(dict.fromkeys(failure.option for failure in failures if failure.option is not None))
+
+
 def refuse_if_all_failed(function: UserFunction, inputs: Inputs, rows: list[Row], failures: list[Failure]) -> None:
     """A function that fails on every row is wrong as a whole. Of a single row that cannot be said."""
     if len(rows) > 1 and all(row[1] == "error" for row in rows):
+        why = f"{failures[0].told}{failures[0].limit}" if failures else f"said of its rows: {rows[0][2]}"
         raise RewardError(
-            f"{function.told} {failures[0].told}, and failed on all {len(failed(rows))} rows; the first is "
+            f"{function.told} {why}, and failed on all {len(failed(rows))} rows; the first is "
             f"{key_of_row(inputs, 0)}; its traceback and what it printed are in {function.log}"
         )

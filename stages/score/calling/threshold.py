@@ -17,9 +17,17 @@ def failed(rows: Sequence[Row]) -> list[int]:
 
 
 def check_failed(
-    told: str, log: str | None, rows: Sequence[Row], inputs: dict[str, list[Any]], max_failed: float | None, count: int
+    told: str,
+    log: str | None,
+    rows: Sequence[Row],
+    inputs: dict[str, list[Any]],
+    max_failed: float | None,
+    count: int,
+    limits: Sequence[str] = (),
 ) -> None:
-    """A RewardError if more than the share `max_failed` of `count` rows has failed; `rows` may be the first of them."""
+    """A RewardError if more than the share `max_failed` of `count` rows has failed; `rows` may be the first of them.
+    `limits`: the options of those that were too low.
+    """
     places = failed(rows)
     if max_failed is None or len(places) <= max_failed * count:
         return
@@ -28,7 +36,8 @@ def check_failed(
     so_far = "" if len(rows) == count else f" after the first {len(rows)}"
     where = "" if log is None else f" What it printed is in {log}."
     first = f"the first is {key_of_row(inputs, places[0])}: {rows[places[0]][2]}"
+    options = f" ({', '.join(limits)})" if limits else ""
     raise RewardError(
         f"{told}: {len(places)} of {count} rows could not be scored{so_far} ({by_status}), more than score.max_failed "
-        f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits, or raise score.max_failed"
+        f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits{options}, or raise score.max_failed"
     )

@@ -89,6 +89,8 @@ def close_worker(worker: Worker) -> None:
 
 def ask(worker: Worker, header: dict[str, Any], payload: bytes = b"") -> dict[str, Any]:
     """The supervisor's answer: {"reply": ...} of the executor, or {"ended": how}."""
+    if (stop := STOP.get()) is not None and stop.is_set():  # it might be paid for
+        raise UnwantedError
     try:
         worker.connection.settimeout(GRACE)
         send(worker.connection, header, payload)

@@ -130,6 +130,29 @@ def test_the_embedded_task_needs_its_columns(code, name):
     assert ("set evaluate.parts to null" in str(error.value)) == (name == "evaluate.parts")
 
 
+SECONDS = NEEDS + "f.needs_seconds = lambda most=3: {'row': most, 'batch': 2 * most}\n"
+
+
+def test_limits_below_what_a_function_needs_are_refused(code):
+    limits = {"start_seconds": 5, "row_seconds": 2, "batch_seconds": 7}
+    message = told(code, SECONDS, reward={"limits": limits})
+    assert message.startswith("params.yaml: score.rewards.one.limits = {'row_seconds': 2.0} is less than rewards.py:f")
+    assert "set score.rewards.one.limits: {row_seconds: 3} or more" in message
+    message = told(code, SECONDS, reward={"limits": limits, "arguments": {"most": 4}})
+    assert "set score.rewards.one.limits: {row_seconds: 4, batch_seconds: 8} or more" in message
+    check_functions(params(reward={"limits": limits, "arguments": {"most": 2}}), COLUMNS)
+    rows = {"limits": limits | {"row_seconds": 4}, "arguments": {"most": 4}}
+    check_functions(params(reward=rows | {"rows_per_call": 1}), COLUMNS)
+    with pytest.raises(ParamsError, match="batch_seconds: 8} or more"):
+        check_functions(params(reward=rows), COLUMNS)
+
+
+@pytest.mark.parametrize("seconds", ["{'call': 1}", "3", "{'row': 'long'}", "{'row': float('nan')}"])
+def test_needed_seconds_that_are_none_are_refused(code, seconds):
+    message = told(code, NEEDS + f"f.needs_seconds = lambda: {seconds}")
+    assert "'rewards.py:f': its attribute needs_seconds gives" in message
+
+
 BAD = {"function": "rewards.py:bad"}
 SECTIONS = {
     "evaluate.rewards.gold.function": {"evaluate": {"rewards": {"gold": BAD}}},

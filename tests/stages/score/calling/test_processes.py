@@ -187,7 +187,7 @@ def test_one_function_twice_has_two_executors(code, monkeypatch):
     assert frame["reward/a"][0] != frame["reward/b"][0]
 
 
-def test_the_first_error_in_order_is_raised_and_ends_the_calls_under_way(code, monkeypatch):
+def test_the_first_error_is_raised_at_once_and_ends_the_calls_under_way(code, monkeypatch):
     monkeypatch.setattr("stages.score.calling.side_by_side.cores", lambda: 4)
     code.write(
         "import time\ndef bad(completions, **c): return []\ndef hangs(completions, **c): time.sleep(100)\n"
@@ -196,7 +196,7 @@ def test_the_first_error_in_order_is_raised_and_ends_the_calls_under_way(code, m
     rewards = {name: code.reward(function=f"rewards.py:{name}") for name in ("late", "bad", "hangs")}
     rewards["hangs"] = code.reward(function="rewards.py:hangs", limits={"row_seconds": 60.0})
     started = time.monotonic()
-    with pytest.raises(RewardError, match=r"score\.rewards\.late\.function .* returned None"):
+    with pytest.raises(RewardError, match=r"score\.rewards\.bad\.function .* returned 0 values"):
         reward_columns(rewards, {"completions": ["x"]})
     assert time.monotonic() - started < 10
 
