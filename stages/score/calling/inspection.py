@@ -70,15 +70,17 @@ def check_function(function: UserFunction, columns: set[str] | None) -> None:
     identity = identity_of(function)
     about = signatures.known(function.spec, identity, FRESH_SECONDS)
     if about is not None and not about["has_check"] and not about["has_needs"]:
-        check_signature(function, about, columns)
+        refuse_unknown(function, about)
+        refuse_parameters(function, about, columns)
         return
     with session(function) as open_session:
         try:
             about = open_session.start()
-            check_signature(function, about, columns)
+            refuse_unknown(function, about)
             needs = told_by(open_session, about)
         except RewardError as error:
             raise ParamsError(str(error)) from None
+    refuse_parameters(function, about, columns)
     refuse_limits(function, needs["seconds"], function.rows_per_call or about["rows_per_call"])
     if columns is not None:
         refuse_lacking(function, needs["columns"], columns)
@@ -94,14 +96,18 @@ def told_by(open_session: Session, about: About) -> Needs:
     return found or {"columns": [], "seconds": {}}
 
 
-def check_signature(function: UserFunction, about: About, columns: set[str] | None) -> None:
-    """What the function takes, beside what it will be given."""
+def refuse_unknown(function: UserFunction, about: About) -> None:
+    """Arguments that the function does not take."""
     unknown = [] if about["takes_all"] else sorted(set(function.arguments) - set(about["parameters"]))
     if unknown:
         raise ParamsError(
             f"params.yaml: {function.arguments_option}: {function.spec} takes no {', '.join(unknown)}"
             f"; it takes {', '.join(about['parameters'])}"
         )
+
+
+def refuse_parameters(function: UserFunction, about: About, columns: set[str] | None) -> None:
+    """Parameters that nothing is given for, and columns that no parameter takes."""
     if columns is None:
         return
     refuse_lacking(function, about["required"], columns)
