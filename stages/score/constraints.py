@@ -124,6 +124,12 @@ def parts(
     return [{kind: float(met) for kind, met in outcomes(*row).items()} for row in rows]
 
 
-def reward(completions: Sequence[Any], **columns: Any) -> list[float]:
+def reward(
+    completions: Sequence[Any],
+    constraints: Sequence[list[dict[str, Any]]],
+    subject: Sequence[str],
+    finish_reason: Sequence[str],
+    **columns: object,
+) -> list[float]:
     """Reward function with TRL's signature: the fraction of constraints met, between 0 and 1."""
-    return [sum(row.values()) / len(row) for row in parts(completions, **columns)]
+    return [sum(row.values()) / len(row) for row in parts(completions, constraints, subject, finish_reason)]

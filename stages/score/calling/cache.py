@@ -1,6 +1,7 @@
 """Results of finished calls, by content: a run that is killed and started again pays for no call twice.
 
 An entry is one call: its key is a hash of the function, its code, its arguments and all inputs of the call in order.
+A call that was made and not finished has a mark there instead (`one_call.py`).
 Only what would be the same again is kept: `timeout` and `error` are not. What was not used for 30 days is removed.
 """
 
@@ -18,6 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from stages.common.errors import StageError
 from stages.common.paths import REWARD_CACHE
 
 FORMAT = 1  # goes up when a key or an entry gets another meaning
@@ -95,13 +97,40 @@ def write(key: str, rows: Sequence[Row]) -> None:
         publish(_path(key), {"rows": rows})
 
 
+def mark_tried(key: str) -> None:
+    """Note that a call was made and not finished: what its rows are known by singly counts when it comes again."""
+    publish(_path(key), {"tried": True})
+
+
+def was_tried(key: str) -> bool:
+    path = _path(key)
+    try:
+        tried = json.loads(path.read_bytes())["tried"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    with suppress(OSError):
+        os.utime(path)
+    return tried
+
+
 def publish(path: Path, content: dict[str, Any]) -> None:
-    """Whole or not at all. Not synced: what a loss of power leaves half-written is ignored when it is read."""
+    """Whole or not at all; a StageError if it cannot be written, as what it holds may have been paid for. Not synced:
+    what a loss of power leaves half-written is ignored when it is read.
+    """
     scratch = path.parent / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
-    os.replace(scratch, path)
-    sweep()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError as error:
+        with suppress(OSError):
+            scratch.unlink()
+        raise StageError(
+            f"{path}: the result of a finished call cannot be kept ({error.strerror}); make room or allow writing "
+            "there, and start again: finished calls before it are kept. `cache: false` of a reward keeps nothing"
+        ) from None
+    with suppress(OSError):
+        sweep()
 
 
 def _path(key: str) -> Path:

@@ -19,8 +19,9 @@ from typing import Any, TextIO
 
 from stages.score.calling.frames import framed, receive_frame
 from stages.score.calling.processes import die_with
+from stages.score.calling.told import needs
 from stages.score.calling.user_code import FaultError, Function, about, load, own_files
-from stages.score.calling.verdict import classify, classify_parts, plain, shown
+from stages.score.calling.verdict import classify, classify_parts, shown, steady
 
 MESSAGE = 2000  # characters of an exception that are kept
 CLASSES = {"numbers": classify, "parts": classify_parts}
@@ -35,7 +36,7 @@ def run(setup: dict[str, Any], supervisor: int, pipes: tuple[int, int, int]) -> 
         answer: dict[str, Any] = {"about": about(function), "files": own_files()}
     except FaultError as fault:
         traceback.print_exc()
-        answer = {"fault": plain(str(fault)[:MESSAGE])}
+        answer = {"fault": steady(str(fault))[:MESSAGE]}
     except MemoryError:
         answer = {"memory": True}
     _send(replies, answer)
@@ -85,13 +86,15 @@ def _answer(function: Function, frame: bytes) -> dict[str, Any]:
         if request["do"] == "check":
             function.check(**request["arguments"])  # type: ignore[attr-defined]
             return {"checked": True}
+        if request["do"] == "needs":
+            return {"needs": needs(function, request["arguments"])}
         result = function(**request["inputs"], **request["arguments"])
         values = _values(result, request["rows"])
         return {"verdicts": [CLASSES[request["kind"]](value) for value in values]}
     except SystemExit:
         raise
     except FaultError as fault:
-        return {"fault": str(fault)}
+        return {"fault": steady(str(fault))[:MESSAGE]}
     except MemoryError:
         traceback.print_exc()
         return {"memory": True}
@@ -105,7 +108,7 @@ def described(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "(its text cannot be had)"
-    return plain(f"{type(error).__name__}: {text}"[:MESSAGE])
+    return steady(f"{type(error).__name__}: {text}")[:MESSAGE]
 
 
 def _values(result: Any, count: int) -> list[Any]:

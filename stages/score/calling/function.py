@@ -8,11 +8,14 @@ from stages.common.code_identity import CodeError, code_identity
 from stages.common.params import Limits, ParamsError, Reward
 from stages.score.calling.worker import log_path
 
+LONGEST = 3600.0  # seconds of a call whose limits are nowhere in params.yaml
+
 
 @dataclass(frozen=True)
 class UserFunction:
     """`name` names its log; `option` and `arguments_option` are where params.yaml has it; `kind`: what it returns of a
-    row, a number or the numbers that a reward is made of.
+    row, a number or the numbers that a reward is made of; `limits_option`: where its limits are, None: nowhere, they
+    are those of `Limits`, and a call of several rows has as much time as its rows would have one by one.
     """
 
     name: str
@@ -24,11 +27,24 @@ class UserFunction:
     cache: bool = True
     limits: Limits = field(default_factory=Limits)
     kind: Literal["numbers", "parts"] = "numbers"
+    limits_option: str | None = None
 
     @property
     def told(self) -> str:
         """How messages begin."""
         return f"{self.option} = {self.spec!r}"
+
+    def option_of(self, limit: str) -> str:
+        """How messages name one of its limits."""
+        fixed = f"{limit}, which is fixed for {self.option}"
+        return fixed if self.limits_option is None else f"{self.limits_option}.{limit}"
+
+    def seconds_for(self, rows: int) -> float:
+        """Of one call of so many rows."""
+        if rows == 1:
+            return self.limits.row_seconds
+        own = self.limits_option is None
+        return max(self.limits.batch_seconds, min(rows * self.limits.row_seconds, LONGEST) if own else 0.0)
 
     @property
     def log(self) -> str:
@@ -47,6 +63,7 @@ def of_reward(name: str, reward: Reward, section: str = "score.rewards") -> User
         reward.rows_per_call,
         reward.cache,
         reward.limits,
+        limits_option=f"{section}.{name}.limits",
     )
 
 

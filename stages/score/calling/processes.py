@@ -14,6 +14,7 @@ from pathlib import Path
 
 LINUX = sys.platform == "linux"
 SUBREAPER, PARENT_DEATH_SIGNAL = 36, 1  # of prctl
+CHILDREN = "/proc/{pid}/task/{task}/children"
 PAGE = os.sysconf("SC_PAGE_SIZE")
 KILL_SECONDS = 10.0  # a process that does not end in so long hangs in the kernel
 
@@ -43,9 +44,11 @@ def descendants(pid: int) -> list[int]:
     """Processes below `pid`, those that have ended but were not waited for among them."""
     if not LINUX:
         return _by_psutil(pid)
+    known = None if Path(CHILDREN.format(pid=os.getpid(), task=os.getpid())).exists() else _by_parent()
     found, waiting = [], [pid]
     while waiting:
-        children = _children(waiting.pop())
+        parent = waiting.pop()
+        children = _children(parent) if known is None else known.get(parent, [])
         found += children
         waiting += children
     return found
@@ -55,10 +58,24 @@ def _children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+            found += map(int, Path(CHILDREN.format(pid=pid, task=task)).read_text().split())
     except OSError:  # it ended meanwhile
         return found
     return found
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """The children of all processes, where the kernel keeps no list of them (CONFIG_PROC_CHILDREN)."""
+    found: dict[int, list[int]] = {}
+    for pid in _all():
+        with suppress(OSError, IndexError, ValueError):
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            found.setdefault(parent, []).append(pid)
+    return found
+
+
+def _all() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _by_psutil(pid: int) -> list[int]:
@@ -132,6 +149,43 @@ def kill_all() -> dict[int, int]:
         time.sleep(0.001)
         ended |= reap()
     return ended
+
+
+def kill_session(leader: int) -> None:
+    """Kill a child of this process that was not waited for, and its process group, of which it is the leader."""
+    with suppress(OSError):
+        os.killpg(leader, signal.SIGKILL)
+    _signal(leader, signal.SIGKILL)
+
+
+def kill_marked(mark: str) -> None:
+    """Kill whatever was started with the mark in its environment: what is left of a supervisor that was killed. Ends
+    when nothing was found twice, as the environment of a process that is just being started cannot be seen.
+    """
+    deadline, nothing = time.monotonic() + KILL_SECONDS, 0
+    while nothing < 2 and time.monotonic() < deadline:
+        found = _marked(mark)
+        nothing = 0 if found else nothing + 1
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                _signal(pid, number)
+        time.sleep(0.005)
+
+
+def _marked(mark: str) -> list[int]:
+    if not LINUX:
+        import psutil
+
+        found = psutil.process_iter(["environ"])
+        return [each.pid for each in found if mark in (each.info["environ"] or {}).values()]
+    return [pid for pid in _all() if _has_mark(pid, mark)]
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    try:
+        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # another user's, or it has ended
+        return False
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -1,24 +1,19 @@
-"""All rows of one function: in calls of so many rows, and one by one where a call fails.
+"""All rows of one function: in calls of so many rows, and one by one where a call fails (`one_call.py`).
 
-A call of several rows that raises, hangs, dies or takes too much memory says nothing about which row it was. Its rows
-are then called on their own, each with `limits.row_seconds`: those that fail have the status `error` or `timeout`, the
-others are scored. Calls are made in the order of the rows, and finished ones kept (`cache.py`), so that a run that is
-killed goes on where it was.
+Rows that fail have the status `error` or `timeout`, the others are scored. Calls are made in the order of the rows, and
+finished ones kept (`cache.py`), so that a run that is killed goes on where it was.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from stages.common.params import ParamsError
-from stages.score.calling import cache
-from stages.score.calling.cache import NotCacheableError, Row
+from stages.score.calling.cache import Row
 from stages.score.calling.function import UserFunction
+from stages.score.calling.inputs import ROWS, Inputs, key_of_row
+from stages.score.calling.one_call import Call, one_call
 from stages.score.calling.session import Failure, Session, session
-from stages.score.calling.threshold import check_failed, failed, key_of_row
+from stages.score.calling.threshold import check_failed, failed
 from stages.score.calling.worker import RewardError
-
-Inputs = dict[str, list[Any]]
-ROWS = "completions"  # the column that says how many rows there are
 
 
 def call_rows(function: UserFunction, inputs: Inputs, max_failed: float | None = None) -> list[Row]:
@@ -33,14 +28,14 @@ def call_rows(function: UserFunction, inputs: Inputs, max_failed: float | None =
     failures: list[Failure] = []
     with session(function) as open_session:
         for start, stop in calls(open_session, inputs, count):
-            for found in one_call(open_session, inputs, start, stop):
+            for found in one_call(Call(open_session, inputs, list(range(start, stop)))):
                 rows.append(outcome(found))
                 if isinstance(found, Failure):
                     failures.append(found)
                 if rows[-1][1] == "timeout":  # too slow to go on if the run is to stop anyway
-                    check_failed(function.told, function.log, rows, inputs, max_failed, count)
+                    check_failed(function.told, function.log, rows, inputs, max_failed, count, limits_of(failures))
     refuse_if_all_failed(function, inputs, rows, failures)
-    check_failed(function.told, function.log, rows, inputs, max_failed, count)
+    check_failed(function.told, function.log, rows, inputs, max_failed, count, limits_of(failures))
     return rows
 
 
@@ -73,60 +68,20 @@ def calls(open_session: Session, inputs: Inputs, count: int) -> Iterator[tuple[i
     yield from ((start, min(count, start + size)) for start in range(0, count, size))
 
 
-def one_call(open_session: Session, inputs: Inputs, start: int, stop: int) -> Iterator[Row | Failure]:
-    """The rows of a call; if it fails, those of one call for each."""
-    found = cached_call(open_session, inputs, start, stop)
-    if isinstance(found, Failure) and stop - start > 1:
-        for row in range(start, stop):
-            single = cached_call(open_session, inputs, row, row + 1)
-            yield single if isinstance(single, Failure) else single[0]
-    elif isinstance(found, Failure):
-        yield found
-    else:
-        yield from found
-
-
-def cached_call(open_session: Session, inputs: Inputs, start: int, stop: int) -> list[Row] | Failure:
-    """From the cache, or made and kept."""
-    function, count = open_session.function, stop - start
-    part = {name: column[start:stop] for name, column in inputs.items()}
-    key = call_key(open_session, part)
-    known = None if key is None else cache.read(key, count)
-    if known is not None:
-        return known
-    limits = function.limits
-    title = f"{count} rows from {key_of_row(inputs, start)}" if count > 1 else key_of_row(inputs, start)
-    found = open_session.call(part, count, limits.row_seconds if count == 1 else limits.batch_seconds, title)
-    if key is not None and not isinstance(found, Failure):
-        cache.write(key, found)
-    return found
-
-
-def call_key(open_session: Session, part: Inputs) -> str | None:
-    """None: this call is not kept."""
-    function = open_session.function
-    if not function.cache:
-        return None
-    try:
-        return cache.key_of(
-            spec=function.spec,
-            code=open_session.identity,
-            kind=function.kind,
-            arguments=dict(function.arguments),
-            inputs=part,
-        )
-    except NotCacheableError:
-        return None
-
-
 def outcome(found: Row | Failure) -> Row:
     return (None, found.status, found.message) if isinstance(found, Failure) else found
+
+
+def limits_of(failures: list[Failure]) -> list[str]:
+    """Options of the limits that were too low, each once."""
+    return list(dict.fromkeys(failure.option for failure in failures if failure.option is not None))
 
 
 def refuse_if_all_failed(function: UserFunction, inputs: Inputs, rows: list[Row], failures: list[Failure]) -> None:
     """A function that fails on every row is wrong as a whole. Of a single row that cannot be said."""
     if len(rows) > 1 and all(row[1] == "error" for row in rows):
+        why = f"{failures[0].told}{failures[0].limit}" if failures else f"said of its rows: {rows[0][2]}"
         raise RewardError(
-            f"{function.told} {failures[0].told}, and failed on all {len(failed(rows))} rows; the first is "
+            f"{function.told} {why}, and failed on all {len(failed(rows))} rows; the first is "
             f"{key_of_row(inputs, 0)}; its traceback and what it printed are in {function.log}"
         )

@@ -15,14 +15,23 @@ from stages.score.calling.resident import worker_for
 from stages.score.calling.signatures import About
 from stages.score.calling.worker import RewardError, Worker, call_executor, start_executor
 
+Needs = dict[str, Any]  # columns and seconds, as `told.py` has them
+
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a call gave no rows: `status` and `message` of its row; `told` says the same of a function."""
+    """Why a call gave no rows: `status` and `message` of its row; `told` says the same of a function; `option`: of the
+    limit that it came over.
+    """
 
     status: str
     message: str
     told: str
+    option: str | None = None
+
+    @property
+    def limit(self) -> str:
+        return "" if self.option is None else f" ({self.option})"
 
 
 @dataclass
@@ -33,6 +42,7 @@ class Session:
     identity: dict[str, str]
     stack: ExitStack
     worker: Worker | None = None
+    needed: dict[str, float] | None = None  # seconds, once asked for
 
     def about(self) -> About:
         """The signature: as it was found before, or by starting the executor."""
@@ -62,13 +72,35 @@ class Session:
             return [(row[0], row[1], row[2]) for row in reply["verdicts"]]
         if "fault" in reply:
             raise RewardError(f"{function.told} {reply['fault']}")
-        return failure(answer, seconds, function.limits.memory_mb)
+        return failure(answer, seconds, function, "row_seconds" if count == 1 else "batch_seconds")
+
+    def seconds_for(self, rows: int) -> float:
+        """Of a call of so many rows: where no option says it, no less than the function needs."""
+        own = self.function.limits_option is None and self.about()["has_needs"]
+        if own and self.needed is None:
+            found = self.needs()
+            self.needed = {} if isinstance(found, Failure) else found["seconds"]
+        return max(self.function.seconds_for(rows), (self.needed or {}).get("row" if rows == 1 else "batch", 0.0))
 
     def check(self) -> Failure | None:
         """The function's own check of its arguments."""
-        limits = self.function.limits
-        answer = self._ask({"do": "check", "arguments": dict(self.function.arguments)}, limits.start_seconds, "check")
-        return None if "checked" in answer.get("reply", {}) else failure(answer, limits.start_seconds, limits.memory_mb)
+        answer = self._ask_about("check")
+        return None if "checked" in answer.get("reply", {}) else self._unanswered(answer)
+
+    def needs(self) -> Needs | Failure:
+        """Columns and seconds that the function needs with its arguments (`told.py`)."""
+        answer = self._ask_about("needs")
+        reply = answer.get("reply", {})
+        if "fault" in reply:
+            raise RewardError(f"params.yaml: {self.function.told}: {reply['fault']}")
+        return reply["needs"] if "needs" in reply else self._unanswered(answer)
+
+    def _ask_about(self, what: str) -> dict[str, Any]:
+        request = {"do": what, "arguments": dict(self.function.arguments)}
+        return self._ask(request, self.function.limits.start_seconds, what)
+
+    def _unanswered(self, answer: dict[str, Any]) -> Failure:
+        return failure(answer, self.function.limits.start_seconds, self.function, "start_seconds")
 
     def _ask(self, request: dict[str, Any], seconds: float, title: str) -> dict[str, Any]:
         self.start()
@@ -76,7 +108,8 @@ class Session:
         log = {"log": self.function.log, "title": title}
         answer = call_executor(self.worker, request, self._limits(seconds), log)
         if answer.get("ended") == "supervisor":
-            self.worker = None  # the next call has another; `stack` sees to the end of this one
+            self.worker = None  # the next call has another
+            self.stack.close()  # and what is left of this one is ended now
         return answer
 
     def _limits(self, seconds: float) -> dict[str, Any]:
@@ -89,8 +122,11 @@ class Session:
                 f"params.yaml: {function.told}: {answer['reply']['fault']} (traceback in {function.log}); give a "
                 "function that can be imported, as module:function or path/to/file.py:function"
             )
-        why = failure(answer, function.limits.start_seconds, function.limits.memory_mb).told
-        return f"params.yaml: {function.told} {why} while it was imported; what it printed is in {function.log}"
+        why = self._unanswered(answer)
+        return (
+            f"params.yaml: {function.told} {why.told} while it was imported{why.limit}; what it printed is in "
+            f"{function.log}"
+        )
 
 
 @contextmanager
@@ -99,16 +135,19 @@ def session(function: UserFunction) -> Iterator[Session]:
         yield Session(function, identity_of(function), stack)
 
 
-def failure(answer: dict[str, Any], seconds: float, memory_mb: int) -> Failure:
-    """What a reply without rows, or the end of the process, is called in the scores table."""
+def failure(answer: dict[str, Any], seconds: float, function: UserFunction, limit: str) -> Failure:
+    """What a reply without rows, or the end of the process, is called in the scores table. `limit`: the option that
+    `seconds` are from.
+    """
     reply = answer.get("reply", {})
     if "raised" in reply:
         return Failure("error", reply["raised"], f"raised {reply['raised']}")
     ended = "memory" if reply.get("memory") else answer.get("ended")
     if ended == "timeout":
-        return Failure("timeout", f"more than {seconds:g} s", f"took more than {seconds:g} s")
+        return _limited("timeout", "took more than", f"{seconds:g} s", function.option_of(limit))
     if ended == "memory":
-        return Failure("error", f"used more than {memory_mb} MB", f"used more than {memory_mb} MB")
+        most = f"{function.limits.memory_mb} MB"
+        return _limited("error", "used more than", most, function.option_of("memory_mb"))
     if ended == "exit":
         return _process(f"ended with exit status {answer['status']}")
     if ended == "signal":
@@ -116,6 +155,11 @@ def failure(answer: dict[str, Any], seconds: float, memory_mb: int) -> Failure:
     if ended == "supervisor":
         return _process("was ended from outside, with the process that watches over it")
     return _process("wrote over what it is asked by, and was ended")
+
+
+def _limited(status: str, did: str, most: str, option: str) -> Failure:
+    message = f"{did} {most}".removeprefix("took ")
+    return Failure(status, message, f"{did} {most}", option)
 
 
 def _process(what: str) -> Failure:

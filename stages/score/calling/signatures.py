@@ -7,8 +7,8 @@ from typing import Any
 from stages.common.paths import REWARD_CACHE
 from stages.score.calling.cache import key_of, publish
 
-About = dict[str, Any]  # parameters, required, takes_all, rows_per_call, has_check
-FIELDS = frozenset({"parameters", "required", "takes_all", "rows_per_call", "has_check"})
+About = dict[str, Any]  # of these fields
+FIELDS = frozenset({"parameters", "required", "takes_all", "rows_per_call", "has_check", "has_needs"})
 
 
 def known(spec: str, identity: dict[str, str], younger_than: float | None = None) -> About | None:

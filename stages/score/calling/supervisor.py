@@ -14,30 +14,15 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-from stages.score.calling import executor
-from stages.score.calling.frames import LENGTH, framed, receive, send
-from stages.score.calling.log import Log, drain
-from stages.score.calling.processes import adopt_orphans, descendants, is_running, kill_all, memory_mb, reap
+from stages.score.calling.child import Child, end, ended, read_output, read_reply, start, wait_for, write_request
+from stages.score.calling.frames import framed, receive, send
+from stages.score.calling.log import Log
+from stages.score.calling.processes import adopt_orphans, descendants, is_running, kill_all, memory_mb
 
 TICK = 0.05  # seconds between two looks at memory and time
 IDLE_TICK = 0.5
-LARGEST_REPLY = 2**28  # bytes; more is no reply, but something that was written over it
-
-
-@dataclass
-class Child:
-    """The executor and this side of its pipes."""
-
-    pid: int
-    requests: int
-    replies: int
-    output: int
-    reply: bytearray = field(default_factory=bytearray)
-    status: int | None = None  # as waited for
-    prints: bool = True  # false: its output is closed
 
 
 class StageGoneError(Exception):
@@ -100,46 +85,6 @@ def handle(
     return child, log, answer
 
 
-def start(setup: dict[str, Any]) -> Child:
-    """Fork the executor; it serves in there and never comes back."""
-    (requests, to_executor), (from_executor, replies), (printed, output) = os.pipe(), os.pipe(), os.pipe()
-    supervisor = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _be_executor(setup, supervisor, (requests, replies, output), (to_executor, from_executor, printed))
-    for descriptor in (requests, replies, output):
-        os.close(descriptor)
-    for descriptor in (to_executor, from_executor, printed):
-        os.set_blocking(descriptor, False)
-    return Child(pid, to_executor, from_executor, printed)
-
-
-def _be_executor(setup: dict[str, Any], supervisor: int, pipes: tuple[int, int, int], others: tuple[int, ...]) -> None:
-    """Ends this process with the status that the function asks for."""
-    status = 70
-    try:
-        for descriptor in set(range(3, max(*pipes, *others) + 1)) - set(pipes):  # with the socket to the stage
-            with suppress(OSError):
-                os.close(descriptor)
-        status = executor.run(setup, supervisor, pipes)
-    except SystemExit as ending:
-        status = _status(ending.code)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-
-
-def _status(code: object) -> int:
-    if code is None or isinstance(code, int):
-        return (code or 0) & 0xFF
-    print(code, file=sys.stderr)
-    return 1
-
-
 def watch(
     connection: socket.socket, stage: int, child: Child, log: Log, header: dict[str, Any], payload: bytes
 ) -> dict[str, Any]:
@@ -155,11 +100,11 @@ def watch(
         if connection.fileno() in readable:
             raise StageGoneError  # it asks nothing before it has an answer
         if writable:
-            pending = _write(child, pending)
+            pending = write_request(child, pending)
         if child.output in readable:
             read_output(child, log)
         if child.replies in readable:
-            answer = _reply(child)
+            answer = read_reply(child)
             if answer is not None:
                 return answer
         now = time.monotonic()
@@ -176,89 +121,23 @@ def _look(stage: int, child: Child, limit_mb: int) -> dict[str, Any] | None:
     """What the clock brings: is the stage there, the executor, and is the memory within its limit?"""
     if os.getppid() != stage:
         raise StageGoneError
-    _reap(child)
+    wait_for(child)
     if child.status is not None:
-        return _ended(child)
+        return ended(child)
     below = descendants(os.getpid())
     return {"ended": "memory"} if memory_mb(below, limit_mb) > limit_mb else None
-
-
-def _write(child: Child, pending: memoryview) -> memoryview:
-    try:
-        return pending[os.write(child.requests, pending[: 1 << 20]) :]
-    except BlockingIOError:
-        return pending
-    except BrokenPipeError:  # its end is told by the other pipe
-        return memoryview(b"")
-
-
-def _reply(child: Child) -> dict[str, Any] | None:
-    """The whole reply, or how the process ended; None: more is to come."""
-    try:
-        more = os.read(child.replies, 1 << 20)
-    except BlockingIOError:
-        return None
-    if not more:
-        return _closed(child)
-    child.reply += more
-    if len(child.reply) < LENGTH.size:
-        return None
-    length = LENGTH.unpack(child.reply[: LENGTH.size])[0]
-    if length > LARGEST_REPLY:
-        return {"ended": "protocol"}
-    if len(child.reply) < LENGTH.size + length:
-        return None
-    content = bytes(child.reply[LENGTH.size : LENGTH.size + length])
-    del child.reply[: LENGTH.size + length]
-    return {"reply": content.decode("utf-8", "replace")}
-
-
-def _closed(child: Child) -> dict[str, Any]:
-    """Nothing more can come: the process has ended or is about to, or it closed its pipe and goes on, which ends it."""
-    for _ in range(100):
-        _reap(child)
-        if child.status is not None:
-            return _ended(child)
-        time.sleep(0.002)
-    return {"ended": "protocol"}
-
-
-def _reap(child: Child) -> None:
-    child.status = reap().get(child.pid, child.status)
-
-
-def _ended(child: Child) -> dict[str, Any]:
-    assert child.status is not None
-    if os.WIFSIGNALED(child.status):
-        number = os.WTERMSIG(child.status)
-        try:
-            return {"ended": "signal", "name": signal.Signals(number).name}
-        except ValueError:  # a real-time signal has no name
-            return {"ended": "signal", "name": f"signal {number}"}
-    return {"ended": "exit", "status": os.WEXITSTATUS(child.status)}
-
-
-def read_output(child: Child, log: Log) -> None:
-    child.prints = child.prints and drain(child.output, log)
 
 
 def rest(child: Child | None) -> Child | None:
     """Keep the executor if it is alone; if it left processes, end it with them."""
     if child is None:
         return None
-    _reap(child)
+    wait_for(child)
     below = [pid for pid in descendants(os.getpid()) if is_running(pid)]
     if below == [child.pid]:
         return child
     end(child)
     return None
-
-
-def end(child: Child | None) -> None:
-    """Kill everything, and close what was left of its pipes; there is no executor then."""
-    kill_all()
-    for descriptor in (child.requests, child.replies, child.output) if child is not None else ():
-        os.close(descriptor)
 
 
 def wait_for_request(connection: socket.socket, stage: int, child: Child | None, log: Log) -> None:

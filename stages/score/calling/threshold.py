@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from stages.score.calling.cache import Row
+from stages.score.calling.inputs import key_of_row
 from stages.score.calling.worker import RewardError
 
 FAILED = ("invalid", "timeout", "error")
-KEY = ("prompt_id", "sample")
 
 
 def failed(rows: Sequence[Row]) -> list[int]:
@@ -16,16 +16,18 @@ def failed(rows: Sequence[Row]) -> list[int]:
     return [place for place, row in enumerate(rows) if row[1] in FAILED]
 
 
-def key_of_row(inputs: dict[str, list[Any]], row: int) -> str:
-    """`prompt_id p3, sample 0`, as far as the inputs say it."""
-    known = [f"{name} {inputs[name][row]}" for name in KEY if name in inputs]
-    return ", ".join(known) or f"row {row}"
-
-
 def check_failed(
-    told: str, log: str | None, rows: Sequence[Row], inputs: dict[str, list[Any]], max_failed: float | None, count: int
+    told: str,
+    log: str | None,
+    rows: Sequence[Row],
+    inputs: dict[str, list[Any]],
+    max_failed: float | None,
+    count: int,
+    limits: Sequence[str] = (),
 ) -> None:
-    """A RewardError if more than the share `max_failed` of `count` rows has failed; `rows` may be the first of them."""
+    """A RewardError if more than the share `max_failed` of `count` rows has failed; `rows` may be the first of them.
+    `limits`: the options of those that were too low.
+    """
     places = failed(rows)
     if max_failed is None or len(places) <= max_failed * count:
         return
@@ -34,7 +36,8 @@ def check_failed(
     so_far = "" if len(rows) == count else f" after the first {len(rows)}"
     where = "" if log is None else f" What it printed is in {log}."
     first = f"the first is {key_of_row(inputs, places[0])}: {rows[places[0]][2]}"
+    options = f" ({', '.join(limits)})" if limits else ""
     raise RewardError(
         f"{told}: {len(places)} of {count} rows could not be scored{so_far} ({by_status}), more than score.max_failed "
-        f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits, or raise score.max_failed"
+        f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits{options}, or raise score.max_failed"
     )

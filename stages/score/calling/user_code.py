@@ -53,7 +53,9 @@ def about(function: Function) -> dict[str, Any]:
     rows = getattr(function, "rows_per_call", None)
     if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
         raise FaultError(f"its attribute rows_per_call is {rows!r}; it has to be a number of rows, 1 or more")
-    return _signature(function) | {"rows_per_call": rows, "has_check": callable(getattr(function, "check", None))}
+    has_check = callable(getattr(function, "check", None))
+    has_needs = any(hasattr(function, name) for name in ("needs", "needs_seconds"))
+    return _signature(function) | {"rows_per_call": rows, "has_check": has_check, "has_needs": has_needs}
 
 
 def _signature(function: Function) -> dict[str, Any]:

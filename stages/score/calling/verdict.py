@@ -9,6 +9,7 @@ Needs the standard library alone: values are classed in the process that made th
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ Verdict = tuple[float | None, str, str | None]  # value, status, message of one 
 Parts = tuple[dict[str, float] | None, str, str | None]
 
 MISSING = (None, "missing", "the function returned None")
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 SHOWN = 80  # characters of a wrong value
 
 
@@ -26,7 +28,7 @@ def classify(value: Any) -> Verdict:
     if value is None:
         return MISSING
     if isinstance(value, Unscorable):
-        return None, "error" if value.passing else "invalid", plain(str(value.reason))
+        return None, "error" if value.passing else "invalid", steady(str(value.reason))
     try:
         number = None if isinstance(value, (str, bytes, bytearray)) else float(value)
     except Exception:  # whatever a type's own conversion raises: it is no number
@@ -56,9 +58,14 @@ def classify_parts(value: Any) -> Parts:
 def shown(value: Any) -> str:
     """The beginning of a value's representation."""
     try:
-        return plain(repr(value)[:SHOWN])
+        return steady(repr(value))[:SHOWN]
     except Exception:
         return f"a {type(value).__name__}"
+
+
+def steady(text: str) -> str:
+    """Without addresses in memory, which differ from process to process: messages are the same each time."""
+    return ADDRESS.sub("", plain(text))
 
 
 def plain(text: str) -> str:

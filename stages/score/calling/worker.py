@@ -7,6 +7,7 @@ used by one thread at a time (`resident.py`).
 import json
 import os
 import pickle
+import secrets
 import socket
 import subprocess
 import sys
@@ -21,9 +22,11 @@ from typing import Any
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.score.calling.frames import receive, send
+from stages.score.calling.processes import kill_marked
 
 ROOT = Path(__file__).resolve().parents[3]  # where the supervisor, which has no other path, finds `stages`
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from stages.score.calling.supervisor import main"
+MARK = "REWARD_PROCESSES_OF"  # the variable that the mark is in
 STOP: ContextVar[Event | None] = ContextVar("STOP", default=None)  # set: what this thread asks for is wanted no more
 STOP_SECONDS = 0.2  # between two looks at it
 GRACE = 60.0  # seconds over a limit, in which the supervisor has to answer
@@ -44,6 +47,7 @@ class Worker:
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
+    mark: str = ""  # in the environment of all that is below it
     about: dict[str, Any] | None = None  # of the function that the executor holds; None: there is no executor
     files: dict[str, list[int]] = field(default_factory=dict)  # that it has imported, as they were
 
@@ -58,16 +62,17 @@ def environment() -> dict[str, str]:
 def open_worker() -> Worker:
     """Start a supervisor, in a session of its own: a kill of the stage's process group must not take it along."""
     ours, theirs = socket.socketpair()
+    mark = secrets.token_hex(16)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-c", f"{BOOT}; main(int(sys.argv[2]))", str(ROOT), str(os.getpid())],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=environment() | {MARK: mark},
             start_new_session=True,
         )
-    return Worker(process, ours)
+    return Worker(process, ours, mark)
 
 
 def close_worker(worker: Worker) -> None:
@@ -78,10 +83,14 @@ def close_worker(worker: Worker) -> None:
     except subprocess.TimeoutExpired:  # it was stopped, by whomever
         worker.process.kill()
         worker.process.wait()
+    if worker.process.returncode != 0:  # it was killed, and could not see to the rest
+        kill_marked(worker.mark)
 
 
 def ask(worker: Worker, header: dict[str, Any], payload: bytes = b"") -> dict[str, Any]:
     """The supervisor's answer: {"reply": ...} of the executor, or {"ended": how}."""
+    if (stop := STOP.get()) is not None and stop.is_set():  # it might be paid for
+        raise UnwantedError
     try:
         worker.connection.settimeout(GRACE)
         send(worker.connection, header, payload)

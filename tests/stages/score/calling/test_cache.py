@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from stages.common.errors import StageError
 from stages.common.paths import REWARD_CACHE
 from stages.score.calling import cache
 
@@ -95,7 +96,67 @@ def test_what_may_be_different_next_time_is_not_kept_and_the_good_rows_of_it_are
     assert found["status/one"].to_list() == ["ok", "error", "ok"]
     assert calls() == ["0,1,2", "0", "1", "2"]
     code.score(counting(body), cache=True)
-    assert calls() == ["0,1,2", "1"]
+    assert calls() == ["1"]
+
+
+PASSING = """if '1' in completions and not os.path.exists('up'):
+        from stages.score.outcome import Unscorable
+        return [Unscorable("busy", passing=True) if text in "1" else float(text) for text in completions]"""
+
+
+@pytest.mark.parametrize("rows_per_call", [None, 1], ids=["as it was", "row by row"])
+def test_good_rows_of_a_call_that_is_partly_lost_are_not_paid_for_again(code, rows_per_call):
+    found = code.score(counting(PASSING), cache=True)
+    assert found["status/one"].to_list() == ["ok", "error", "ok"]
+    assert calls() == ["0,1,2"]
+    Path("up").touch()
+    again = code.score(counting(PASSING), cache=True, rows_per_call=rows_per_call)
+    assert calls() == ["1"]
+    assert again["reward/one"].to_list() == [0.0, 1.0, 2.0]
+    assert code.score(counting(PASSING), cache=True, rows_per_call=rows_per_call).equals(again)
+    assert calls() == []
+
+
+def test_rows_that_are_still_lost_are_called_together(code):
+    body = """if not os.path.exists('up'):
+        from stages.score.outcome import Unscorable
+        return [Unscorable("busy", passing=True) if text in "13" else float(text) for text in completions]"""
+    for expected in (["0,1,2,3,4"], ["1,3"]):
+        code.score(counting(body), rows=5, cache=True)
+        assert calls() == expected
+    Path("up").touch()
+    code.score(counting(body), rows=5, cache=True)
+    assert calls() == ["1,3"]
+    assert len(entries()) == 1 + 3  # the call, and rows 0, 2, 4
+
+
+def test_a_batch_is_not_put_together_from_single_rows_that_were_called_before(code):
+    """What a function says of a batch may depend on it."""
+    code.score(counting(), cache=True, rows_per_call=1)
+    calls()
+    code.score(counting(), cache=True)
+    assert calls() == ["0,1,2"]
+
+
+def test_single_rows_that_were_called_after_a_failure_make_the_call_whole(code):
+    body = "if len(completions) > 1: raise OSError('too many at once')"
+    first = code.score(counting(body), cache=True)
+    assert calls() == ["0,1,2", "0", "1", "2"]
+    assert code.score(counting(body), cache=True).equals(first)
+    assert calls() == []
+
+
+def test_a_cache_that_cannot_be_written_is_said(code, monkeypatch):
+    code.score(counting(), cache=True)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.os, "replace", full)
+    with pytest.raises(
+        StageError, match=r"data/\.cache/rewards/.*cannot be kept \(No space left on device\); make room"
+    ):
+        code.score(counting(), rows=2, cache=True)
 
 
 @pytest.mark.parametrize(

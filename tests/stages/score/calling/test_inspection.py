@@ -94,6 +94,65 @@ def test_before_there_are_prompts_columns_are_not_asked_for(code):
         check_functions(params(), COLUMNS)
 
 
+NEEDS = "def f(completions, column='answer', **columns): return [1.0]\n"
+
+
+@pytest.mark.parametrize("needs", ["{'answer', 'subject'}", "lambda column='answer': {column, 'subject'}"])
+def test_columns_that_a_function_says_it_needs_are_looked_for(code, needs):
+    message = told(code, NEEDS + f"f.needs = {needs}")
+    assert message.startswith("params.yaml: score.rewards.one.function = 'rewards.py:f' needs answer: neither a column")
+    assert f"Columns are {', '.join(sorted(COLUMNS))}; name a column of the prompts so" in message
+    check_functions(params(), COLUMNS | {"answer"})
+    check_functions(params())
+
+
+def test_what_is_needed_depends_on_the_arguments(code):
+    code.write(NEEDS + "f.needs = lambda column='answer': {column}")
+    check_functions(params(reward={"arguments": {"column": "subject"}}), COLUMNS)
+    with pytest.raises(ParamsError, match="needs solution: neither a column"):
+        check_functions(params(reward={"arguments": {"column": "solution"}}), COLUMNS)
+
+
+@pytest.mark.parametrize("needs", ["'answer'", "lambda column='answer': [3]", "None"])
+def test_needs_that_are_no_names_are_refused(code, needs):
+    message = told(code, NEEDS + f"f.needs = {needs}")
+    assert "params.yaml: score.rewards.one.function = 'rewards.py:f': its attribute needs gives" in message
+
+
+@pytest.mark.parametrize("name", ["score.rewards.one.function", "evaluate.parts"])
+def test_the_embedded_task_needs_its_columns(code, name):
+    code.write(TAKES_ALL)
+    spec = f"stages.score.constraints:{'parts' if name == 'evaluate.parts' else 'reward'}"
+    given = params(evaluate={"parts": spec}) if name == "evaluate.parts" else params(spec)
+    with pytest.raises(ParamsError) as error:
+        check_functions(given, COLUMNS - {"subject"})
+    assert f"{name} = {spec!r} needs constraints, subject: neither a column" in str(error.value)
+    assert ("set evaluate.parts to null" in str(error.value)) == (name == "evaluate.parts")
+
+
+SECONDS = NEEDS + "f.needs_seconds = lambda most=3: {'row': most, 'batch': 2 * most}\n"
+
+
+def test_limits_below_what_a_function_needs_are_refused(code):
+    limits = {"start_seconds": 5, "row_seconds": 2, "batch_seconds": 7}
+    message = told(code, SECONDS, reward={"limits": limits})
+    assert message.startswith("params.yaml: score.rewards.one.limits = {'row_seconds': 2.0} is less than rewards.py:f")
+    assert "set score.rewards.one.limits: {row_seconds: 3} or more" in message
+    message = told(code, SECONDS, reward={"limits": limits, "arguments": {"most": 4}})
+    assert "set score.rewards.one.limits: {row_seconds: 4, batch_seconds: 8} or more" in message
+    check_functions(params(reward={"limits": limits, "arguments": {"most": 2}}), COLUMNS)
+    rows = {"limits": limits | {"row_seconds": 4}, "arguments": {"most": 4}}
+    check_functions(params(reward=rows | {"rows_per_call": 1}), COLUMNS)
+    with pytest.raises(ParamsError, match="batch_seconds: 8} or more"):
+        check_functions(params(reward=rows), COLUMNS)
+
+
+@pytest.mark.parametrize("seconds", ["{'call': 1}", "3", "{'row': 'long'}", "{'row': float('nan')}"])
+def test_needed_seconds_that_are_none_are_refused(code, seconds):
+    message = told(code, NEEDS + f"f.needs_seconds = lambda: {seconds}")
+    assert "'rewards.py:f': its attribute needs_seconds gives" in message
+
+
 BAD = {"function": "rewards.py:bad"}
 SECTIONS = {
     "evaluate.rewards.gold.function": {"evaluate": {"rewards": {"gold": BAD}}},

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.score.calling import resident
+from stages.score.calling import processes, resident
 from stages.score.calling.function import of_reward
 from stages.score.calling.rows import call_rows
 from stages.score.calling.side_by_side import cores, side_by_side
@@ -187,7 +187,7 @@ def test_one_function_twice_has_two_executors(code, monkeypatch):
     assert frame["reward/a"][0] != frame["reward/b"][0]
 
 
-def test_the_first_error_in_order_is_raised_and_ends_the_calls_under_way(code, monkeypatch):
+def test_the_first_error_is_raised_at_once_and_ends_the_calls_under_way(code, monkeypatch):
     monkeypatch.setattr("stages.score.calling.side_by_side.cores", lambda: 4)
     code.write(
         "import time\ndef bad(completions, **c): return []\ndef hangs(completions, **c): time.sleep(100)\n"
@@ -196,7 +196,7 @@ def test_the_first_error_in_order_is_raised_and_ends_the_calls_under_way(code, m
     rewards = {name: code.reward(function=f"rewards.py:{name}") for name in ("late", "bad", "hangs")}
     rewards["hangs"] = code.reward(function="rewards.py:hangs", limits={"row_seconds": 60.0})
     started = time.monotonic()
-    with pytest.raises(RewardError, match=r"score\.rewards\.late\.function .* returned None"):
+    with pytest.raises(RewardError, match=r"score\.rewards\.bad\.function .* returned 0 values"):
         reward_columns(rewards, {"completions": ["x"]})
     assert time.monotonic() - started < 10
 
@@ -284,3 +284,42 @@ def test_ctrl_c_ends_the_call(code):
     stage.send_signal(signal.SIGINT)
     assert stage.wait(10) != 0
     wait_until(lambda: not any(running(pid) for pid in pids if pid != 1), 5)
+
+
+LOSING = """
+import os, signal, subprocess, time
+def f(completions, **c):
+    with open("pids", "a") as file:
+        file.write(f"{subprocess.Popen(['sleep', '100'], start_new_session=True).pid}\\n")
+    if os.fork() == 0:
+        os.setsid()
+        with open("pids", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        time.sleep(100)
+    time.sleep(0.1)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(100)
+"""
+
+
+def test_nothing_is_left_where_a_function_kills_what_watches_over_it(code):
+    """They are found by what is in their environment, as nothing that descends from the stage leads to them."""
+    found = code.verdicts(LOSING, rows=1)
+    assert found == [
+        (None, "error", "the process was ended from outside, with the process that watches over it"),
+    ]
+    pids = [int(pid) for pid in Path("pids").read_text().split()]
+    assert len(pids) == 2
+    assert [pid for pid in pids if running(pid)] == []
+
+
+def test_processes_are_found_where_the_kernel_lists_no_children(monkeypatch):
+    with subprocess.Popen(["sh", "-c", "sleep 100 & wait"], start_new_session=True) as child:
+        deadline = time.monotonic() + 10
+        while len(below := set(processes.descendants(os.getpid()))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        monkeypatch.setattr(processes, "CHILDREN", "/proc/{pid}/task/{task}/no_such_file")
+        assert child.pid in below
+        assert set(processes.descendants(os.getpid())) == below
+        processes.kill_session(child.pid)
+    assert [pid for pid in below if running(pid)] == []

@@ -2,6 +2,11 @@
 
 import pytest
 
+from stages.common.params import Reward
+from stages.score.calling.function import of_reward
+from stages.score.calling.inspection import of_option
+from stages.score.calling.rows import call_rows
+from stages.score.calling.session import session
 from stages.score.rewards import RewardError
 
 WRONG_LENGTH = "it has to return one for each, in order"
@@ -145,3 +150,65 @@ def test_counts_are_by_status(code):
     """
     with pytest.raises(RewardError, match=r"3 of 6 rows could not be scored \(1 invalid, 1 timeout, 1 error\)"):
         code.score(text, rows=6, max_failed=0.4, limits={"batch_seconds": 0.3, "row_seconds": 0.3})
+
+
+SLOW = "import time\ndef f(completions, **c):\n    if '1' in completions: time.sleep(100)\n"
+SLOW += "    return [1.0] * len(completions)"
+FAT = "def f(completions, **c):\n    if '1' in completions: bytearray(1 << 40)\n    return [1.0] * len(completions)"
+
+
+@pytest.mark.parametrize(("text", "option"), [(SLOW, "row_seconds"), (FAT, "memory_mb")])
+def test_limits_that_were_too_low_are_named_by_their_options(code, text, option):
+    limits = {"batch_seconds": 0.3, "row_seconds": 0.3}
+    with pytest.raises(RewardError, match=rf"its limits \(score\.rewards\.one\.limits\.{option}\), or raise"):
+        code.score(text, limits=limits, max_failed=0.1)
+    everywhere = text.replace("if '1' in completions: ", "")
+    if option == "memory_mb":
+        with pytest.raises(RewardError, match=r"more than 4096 MB \(score\.rewards\.one\.limits\.memory_mb\), and"):
+            code.score(everywhere, limits=limits)
+
+
+def test_a_function_that_says_of_all_rows_that_they_are_lost(code):
+    text = "from stages.score.outcome import Unscorable\ndef f(completions, **c):\n"
+    text += "    return [Unscorable('no server', passing=True)] * len(completions)"
+    with pytest.raises(RewardError, match="said of its rows: no server, and failed on all 3 rows"):
+        code.score(text)
+
+
+@pytest.mark.parametrize("body", ["return [object()] * 3", "raise ValueError(object())", "return object()"])
+def test_messages_hold_no_addresses(code, body):
+    text = f"def f(completions, **c): {body}"
+    try:
+        told = str(code.verdicts(text)[0][2])
+    except RewardError as error:
+        told = str(error)
+    assert "<object object>" in told
+
+
+def own_limits(arguments=None):
+    """As `evaluate.parts` and its like have them."""
+    reward = Reward(function="rewards.py:f", arguments=arguments or {})
+    return of_option("gold", reward, "sft.best_of", "gold")
+
+
+def test_a_call_without_options_has_the_time_of_its_rows(code):
+    function = own_limits()
+    assert [function.seconds_for(rows) for rows in (1, 2, 6, 50, 10_000)] == [10, 60, 60, 500, 3600]
+    assert of_reward("one", code.reward()).seconds_for(50) == 5.0
+
+
+def test_a_call_without_options_has_the_time_that_it_needs(code):
+    code.write("def f(completions, **c): return [1.0]\nf.needs_seconds = lambda most=0: {'row': most, 'batch': 1}")
+    with session(own_limits({"most": 77})) as one:
+        assert (one.seconds_for(1), one.seconds_for(9)) == (77.0, 90.0)
+
+
+def test_rows_per_call_of_a_function_without_options_are_its_own(code):
+    code.write("def f(completions, **c): return [len(completions)] * len(completions)\nf.rows_per_call = 2")
+    assert [row[0] for row in call_rows(own_limits(), {"completions": ["a"] * 5})] == [2, 2, 2, 2, 1]
+
+
+def test_a_limit_without_an_option_is_said_to_be_fixed(code):
+    code.write("def f(completions, **c): bytearray(1 << 40)")
+    with pytest.raises(RewardError, match=r"\(memory_mb, which is fixed for sft\.best_of\.gold\)"):
+        call_rows(own_limits(), {"completions": ["a"] * 2})
