@@ -69,7 +69,7 @@ OVERLONG = "stages.score.overlong:soft_overlong"
     [
         (
             f"rewards: {{a: {{function: '{OVERLONG}', arguments: {{max_length: 4, cash: 1}}}}}}",
-            "rewards.a.function = 'stages.score.overlong:soft_overlong' needs cache",
+            "rewards.a.arguments",
         ),
         (f"a: {{function: '{OVERLONG}', arguments: {{max_length: 4, cache: 9}}}}", "bad.yaml: a.arguments: "),
         ("a: {model: helpful}", "bad.yaml: a.model = 'helpful' is none of reward_models in params.yaml: none"),

@@ -30,7 +30,9 @@ def params(tmp_path, monkeypatch):
 
 def scored(params, *more):
     """The scores of one iteration."""
-    for stage, name in (*PREPARATION[:5], *more, *PREPARATION[5:], ("rollout", SCORED), ("score", SCORED)):
+    start = PREPARATION.index(("prepare", "policy"))
+    stages = (*PREPARATION[:start], *more, *PREPARATION[start:], ("rollout", SCORED), ("score", SCORED))
+    for stage, name in stages:
         workspace.run(stage, name, params)
     return pl.read_parquet(paths.scores(SCORED))
 
