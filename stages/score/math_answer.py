@@ -202,3 +202,4 @@ math_answer.needs = needs  # type: ignore[attr-defined]
 math_answer.needs_seconds = needs_seconds  # type: ignore[attr-defined]
 math_answer.check = check  # type: ignore[attr-defined]
 math_answer.rows_per_call = 1  # type: ignore[attr-defined]
+math_answer.catches_memory_error = True  # type: ignore[attr-defined]  # math-verify does

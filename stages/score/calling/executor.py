@@ -33,6 +33,8 @@ def run(setup: dict[str, Any], supervisor: int, pipes: tuple[int, int, int]) -> 
     _settle(setup, supervisor, output)
     try:
         function = load(setup["spec"])
+        if getattr(function, "catches_memory_error", False):  # it would make a wrong answer of it: leave it to the kill
+            _limit(resource.RLIMIT_DATA, resource.getrlimit(resource.RLIMIT_DATA)[1])
         answer: dict[str, Any] = {"about": about(function), "files": own_files()}
     except FaultError as fault:
         traceback.print_exc()

@@ -337,3 +337,11 @@ def test_a_function_of_several_failing_rows_has_each_reason(code):
     assert [v[1] for v in found] == ["ok", "error", "error", "timeout", "invalid", "ok"]
     assert found[5][0] == 5.0
     assert math.isclose(found[0][0], 0.0)
+
+
+def test_memory_of_a_function_that_catches_the_error(code):
+    body = "try: held = b'x' * 10**9; time.sleep(5)\n        except MemoryError: return [0.0 for _ in completions]"
+    text, failed = on_row_1(body), (None, "error", "used more than 400 MB")
+    assert code.verdicts(text, limits={"memory_mb": 400}) != [OK[0], failed, OK[1]]
+    said = text + "f.catches_memory_error = True\n"
+    assert code.verdicts(said, limits={"memory_mb": 400}) == [OK[0], failed, OK[1]]
