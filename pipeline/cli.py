@@ -40,7 +40,7 @@ def plan(
     every = stored_evaluate_every() if evaluate_every is None else evaluate_every
     made = make_plan(iterations, every)
     write_plan(made)
-    print(f"{iterations} iterations, evaluated: {', '.join(made.evaluated)}")
+    print(f"{iterations} iteration{'s' if iterations > 1 else ''}, evaluated: {', '.join(made.evaluated)}")
     if iterations > LONG_PLAN:
         print("DVC reads all stages of a plan again for each one it runs: beyond some 40 iterations that takes longer")
 

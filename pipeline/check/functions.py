@@ -5,10 +5,13 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import polars as pl
+
 from pipeline.check.findings import Finding, attempt
+from pipeline.check.prepared import some
+from stages.common import paths
 from stages.common.params import Params, Reward
 from stages.prepare.keys import missing_keys
-from stages.score.calling.function import UserFunction
 from stages.score.calling.inspection import check_function, functions_of
 from stages.score.rewards import columns_of
 
@@ -18,17 +21,30 @@ def check_each(params: Params, findings: list[Finding]) -> set[str]:
     columns, wrong = columns_of(), set()
     for function, without in functions_of(params):
         known = columns - without if columns is not None else None
-        if not attempt(findings, function.option, partial(_checked, function, known)):
+        needed = attempt(findings, function.option, partial(check_function, function, known))
+        if needed is None:
             wrong.add(function.option.removesuffix(".function"))
+        elif columns is not None:
+            findings += empty_cells(function.option, needed)
     for place, text in missing_keys(params).items():
         findings.append(Finding("error", place, text))
         wrong.add(place.removesuffix(".key_variable").removesuffix(".arguments"))
     return wrong
 
 
-def _checked(function: UserFunction, columns: set[str] | None) -> bool:
-    check_function(function, columns)
-    return True
+def empty_cells(option: str, needed: set[str]) -> list[Finding]:
+    """Prompts that lack a value in a column that a function needs; it can hardly score them."""
+    prompts = pl.read_parquet(paths.PROMPTS)
+    found = []
+    for column in sorted(needed & set(prompts.columns)):
+        ids = prompts.filter(pl.col(column).is_null())["prompt_id"].to_list()
+        if ids:
+            text = f"column {column} is null in {len(ids)} of {prompts.height} prompts: {some(ids)}"
+            way_out = (
+                f"give them a value, or declare it (prepare.prompts, columns: {{{column}: ...}}) to have them refused"
+            )
+            found.append(Finding("warning", option, f"{text}; {way_out}"))
+    return found
 
 
 def signature(reward: Reward) -> str | None:

@@ -7,6 +7,7 @@ of the project is changed.
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,7 @@ from stages.common.cores import available_cores
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
 from stages.common.params_file import load_params
+from stages.common.paths import REWARD_CACHE
 from stages.score.calling.resident import close_all
 
 
@@ -67,9 +69,20 @@ def dry_run(
         with inside(folder):
             try:
                 run(work)
-                return page.sections(work, examined(work, plan, free, load))
+                lines = examined(work, plan, free, load)
             finally:
                 close_all()  # processes of reward functions, whose working folder goes
+            keep_logs(findings)
+            return page.sections(work, lines)
+
+
+def keep_logs(findings: list[Finding]) -> None:
+    """What functions printed stays when the folder goes, and findings say where: the cache is the project's own."""
+    logs, kept = paths.LOGS / "rewards", REWARD_CACHE.parent / "check"
+    for log in sorted(logs.glob("*.log")):
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, kept / log.name)
+    findings[:] = [replace(one, text=one.text.replace(f"{logs}/", f"{kept}/")) for one in findings]
 
 
 def counted(findings: list[Finding], level: str) -> str:

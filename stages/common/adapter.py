@@ -13,11 +13,13 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
+from transformers.pytorch_utils import Conv1D
 
 from stages.common.model_folder import PolicyError
 from stages.common.params import Lora
 from stages.common.paths import REFERENCE
 
+LINEAR = (torch.nn.Linear, Conv1D)
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
@@ -42,7 +44,10 @@ def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM"
     torch.manual_seed(seed)
     depth = base.config.get_text_config().num_hidden_layers
     if lora.last_layers is not None and lora.last_layers > depth:
-        raise PolicyError(f"params.yaml: policy.lora.last_layers = {lora.last_layers}: the model has {depth} layers")
+        raise PolicyError(
+            f"params.yaml: policy.lora.last_layers = {lora.last_layers}: the model has {depth} layers; set it to null "
+            f"(all of them), or to {depth} or less"
+        )
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
@@ -54,9 +59,21 @@ def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM"
     try:
         model = get_peft_model(base, config).eval()
     except ValueError as error:
-        raise PolicyError(f"params.yaml: policy.lora.targets = {lora.targets}: {error}") from None
+        raise PolicyError(wrong_targets(base, lora, error)) from None
     check_targets(model, lora)
     return model
+
+
+def wrong_targets(base: Any, lora: Lora, error: ValueError) -> str:
+    """Which of the targets the model does not have, and which layers it has."""
+    layers = {name.rpartition(".")[2] for name, module in base.named_modules() if isinstance(module, LINEAR)}
+    absent = [target for target in lora.targets if target not in layers]
+    if not absent:
+        return f"params.yaml: policy.lora.targets = {lora.targets}: {error}"
+    return (
+        f"params.yaml: policy.lora.targets = {lora.targets}: this model has no layer {', '.join(absent)}; its linear "
+        f"layers are {', '.join(sorted(layers))}; name some of them, or set policy.method to full"
+    )
 
 
 def check_targets(model: Any, lora: Lora) -> None:

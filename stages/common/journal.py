@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from stages.common.errors import StageError
 from stages.common.paths import LOGS
 
 PRINT_EVERY_SECONDS = 5.0
@@ -59,7 +60,8 @@ class Journal:
         self.say(f"done in {self.seconds:.1f} s")
 
     def fail(self, error: BaseException) -> None:
-        self._record({"event": "failed", "error": f"{type(error).__name__}: {error}"})
+        told = str(error) if isinstance(error, StageError) else f"{type(error).__name__}: {error}"
+        self._record({"event": "failed", "error": told})
 
     def _record(self, record: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

@@ -67,4 +67,5 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ParamsError(f"{path}: not valid YAML: {error}") from None
+        told = str(error).replace('in "<unicode string>", ', f"in {path}, ")
+        raise ParamsError(f"{path}: not valid YAML: {told}") from None

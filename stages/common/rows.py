@@ -102,6 +102,15 @@ def _read_json(path: Path) -> Numbered:
     return rows
 
 
+def _told(error: Exception) -> str:
+    """What is wrong with a text; of one line the place in it, as its number is said anyway."""
+    if isinstance(error, UnicodeEncodeError):
+        return "a text has half of a character (a lone surrogate)"
+    if isinstance(error, json.JSONDecodeError) and error.lineno == 1:
+        return f"{error.msg} (at character {error.colno})"
+    return str(error)
+
+
 def _parse(path: Path, number: int | None, text: str) -> Any:
     """The value of a text, by the letter of JSON: no key twice in one object, where Python would take the last one, no
     NaN, and no half of a character.
@@ -111,7 +120,7 @@ def _parse(path: Path, number: int | None, text: str) -> Any:
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        told = "a text has half of a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else error
+        told = _told(error)
         if number is None:
             raise FileError(f"{path}: not a JSON array: {told}") from None
         raise row_error(path, number, f"not valid JSON: {told}; each line is one object") from None

@@ -20,7 +20,10 @@ def stop_ids(tokenizer: Any, rollout: Rollout, folder: Path = REFERENCE) -> froz
     vocabulary = tokenizer.get_vocab()
     unknown = [token for token in rollout.stop_tokens if token not in vocabulary]
     if unknown:
-        raise ParamsError(f"params.yaml: rollout.stop_tokens: {unknown} are not tokens of the model's tokenizer")
+        raise ParamsError(
+            f"params.yaml: rollout.stop_tokens: {unknown} are not tokens of the model's tokenizer; null takes its "
+            "own end of sequence"
+        )
     return frozenset(vocabulary[token] for token in rollout.stop_tokens)
 
 

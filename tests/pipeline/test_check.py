@@ -176,6 +176,19 @@ def test_a_reward_that_fails_on_all_rows_does_not_hide_the_next(workspace):
     assert "ok score.rewards.varied" in findings(page)
     assert "gradient norm" in findings(page)
     assert "`--keep` leaves" in page
+    assert "data/.cache/check/mine.log" in findings(page)
+    assert "on purpose" in (workspace.folder / "data/.cache/check/mine.log").read_text()
+
+
+def test_a_column_with_gaps_that_a_reward_needs_is_told(workspace):
+    rows = [{"prompt": f"{n} + 1", **({"answer": str(n + 1)} if n != 29 else {})} for n in range(30)]
+    (workspace.folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    workspace.params["prepare"]["prompts"] |= {"embedded": None, "file": {"train": "sums.jsonl", "heldout_prompts": 3}}
+    workspace.params["score"]["rewards"] = {"sum": {"function": "stages.score.exact_match:exact_match"}}
+    workspace.params["evaluate"]["parts"] = None
+    workspace.write_params()
+    found = findings(workspace.run("rloo", "check"))
+    assert "warning score.rewards.sum.function column answer is null in 1 of 30 prompts: " in found
 
 
 def test_wrong_targets_are_found_although_the_prompts_are_wrong_too(workspace):

@@ -74,7 +74,7 @@ def test_a_stage_that_fails_fails_the_flow_with_its_reason(new_workspace):
     workspace.plan(1)
     workspace.change("policy.lora.targets", ["nonsense"])
     output = workspace.fail("rloo", "train")
-    assert "prepare_policy: PolicyError: params.yaml: policy.lora.targets = ['nonsense']" in output
+    assert "prepare_options: params.yaml: policy.lora.targets = ['nonsense']" in output
     assert prefect_runs(workspace)["flows"] == ["Failed"]
     assert not (workspace.folder / "data/iterations").exists()
 

@@ -118,17 +118,19 @@ def test_dynamic_sampling_goes_on_until_groups_have_a_signal(dynamic):
 
 
 def test_rollouts_depend_on_the_rewards_only_with_dynamic_sampling(dynamic):
-    def computed_after(weight):
+    def computed_after(option, value):
         before = dynamic.starts()
-        dynamic.change("score.rewards.constraints.weight", weight)
+        dynamic.change(f"score.rewards.constraints.{option}", value)
         dynamic.run("dvc", "repro", "score@i0001")
         return dynamic.computed_since(before)
 
-    assert "rollout i0001" in computed_after(0.5)
+    assert "rollout i0001" not in computed_after("weight", 0.5)  # the reward itself decides, not the task reward
+    assert "rollout i0001" in computed_after("rows_per_call", 2)
     dynamic.change("rollout.dynamic_sampling", None)
     dynamic.run("dvc", "repro", "score@i0001")
-    assert computed_after(0.25) == {"prepare options", "prepare acceptance", "critic initial", "score i0001"}
+    assert computed_after("weight", 0.25) == {"prepare options", "prepare acceptance", "critic initial", "score i0001"}
     dynamic.change("score.rewards.constraints.weight", 1.0)
+    dynamic.change("score.rewards.constraints.rows_per_call", None)
 
 
 DAPO_LIKE = {

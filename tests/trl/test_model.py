@@ -100,4 +100,4 @@ def test_gradients_of_the_weights(tmp_path, rows, name):
     torch.testing.assert_close(gradient / gradient.norm(), expected / expected.norm(), rtol=0, atol=1e-6)
     step = taken(rows, recipe)
     assert step["loss"] == pytest.approx(expected_loss, abs=1e-6)
-    assert step["grad_norm"] == pytest.approx(float(expected.norm()), rel=1e-6)
+    assert step["grad_norm"] == pytest.approx(float(expected.norm()), rel=1e-5)  # a norm of float32 sums

@@ -28,6 +28,7 @@ ConstraintKind = Literal[
     "parentheses",
     "json",
 ]
+SOURCES = ("embedded", "file", "dataset", "gym")
 ColumnType = Literal["string", "integer", "number", "boolean", "any"]
 
 
@@ -141,12 +142,15 @@ class Prompts(Section):
             return self.embedded.train
         return self.gym.train if self.gym is not None else None
 
-    @model_validator(mode="after")
-    def _one_source(self) -> "Prompts":
-        sources = [self.embedded, self.file, self.dataset, self.gym]
-        if sum(source is not None for source in sources) != 1:
-            raise ValueError("prompts have one source: set one of `embedded`, `file`, `dataset` and `gym`")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _one_source(cls, raw: Any) -> Any:
+        """Before the sources are looked at: what is wrong in one that should be null is beside the point."""
+        found = [name for name in SOURCES if isinstance(raw, dict) and raw.get(name) is not None]
+        if isinstance(raw, dict) and len(found) != 1:
+            there = f"{' and '.join(found)} are set" if found else "none is set"
+            raise ValueError(f"prompts have one source of {', '.join(SOURCES)}, the others are null; {there}")
+        return raw
 
     @model_validator(mode="after")
     def _raw_has_no_turns(self) -> "Prompts":

@@ -23,7 +23,7 @@ def check_functions(params: Params, columns: set[str] | None = None) -> None:
 
     `columns`: all that functions receive by name (`stages.score.inputs.columns_of`); None: the prompts are not made.
     """
-    tasks: list[Callable[[], None]] = [
+    tasks: list[Callable[[], set[str]]] = [
         partial(check_function, function, columns - without if columns is not None else None)
         for function, without in functions_of(params)
     ]
@@ -64,15 +64,15 @@ def parts_of(spec: str) -> UserFunction:
     return UserFunction("parts", "evaluate.parts", spec, kind="parts")
 
 
-def check_function(function: UserFunction, columns: set[str] | None) -> None:
-    """One of them."""
+def check_function(function: UserFunction, columns: set[str] | None) -> set[str]:
+    """One of them; the names of what it cannot do without."""
     refuse_columns_as_arguments(function, columns or set())
     identity = identity_of(function)
     about = signatures.known(function.spec, identity, FRESH_SECONDS)
     if about is not None and not about["has_check"] and not about["has_needs"]:
         refuse_unknown(function, about)
         refuse_parameters(function, about, columns)
-        return
+        return set(about["required"])
     with session(function) as open_session:
         try:
             about = open_session.start()
@@ -84,6 +84,7 @@ def check_function(function: UserFunction, columns: set[str] | None) -> None:
     refuse_limits(function, needs["seconds"], function.rows_per_call or about["rows_per_call"])
     if columns is not None:
         refuse_lacking(function, needs["columns"], columns)
+    return {*about["required"], *needs["columns"]}
 
 
 def told_by(open_session: Session, about: About) -> Needs:

@@ -58,7 +58,8 @@ def classify_parts(value: Any) -> Parts:
 def shown(value: Any) -> str:
     """The beginning of a value's representation."""
     try:
-        return steady(repr(value))[:SHOWN]
+        awaited = "; await it, for instance by asyncio.gather" if type(value).__name__ == "coroutine" else ""
+        return steady(repr(value))[:SHOWN] + awaited
     except Exception:
         return f"a {type(value).__name__}"
 

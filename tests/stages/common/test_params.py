@@ -341,3 +341,14 @@ def test_a_reward_by_a_model_that_is_not_there_is_named(section):
     raw = changed(f"{section}.rewards", {"proxy": {"model": "nope"}})
     with pytest.raises(ParamsError, match=rf"{section}\.rewards\.proxy\.model = 'nope' is none of reward_models: none"):
         parse_params(raw, "params.yaml")
+
+
+def test_two_sources_of_prompts_are_told_before_what_is_wrong_in_one():
+    raw = changed("prepare.prompts.embedded", {"train": 10})
+    raw["prepare"]["prompts"]["file"] = {"train": "my.jsonl"}
+    with pytest.raises(ParamsError) as error:
+        parse_params(raw, "params.yaml")
+    assert "one source of embedded, file, dataset, gym, the others are null; embedded and file are set" in str(
+        error.value
+    )
+    assert "missing" not in str(error.value)

@@ -55,7 +55,11 @@ def told(changes):
         (tied, {"policy.lora.last_layers": 3}, "policy.lora.last_layers = 3: the model has 2 layers"),
         (bfloat16, {"policy.lora.targets": ["embed_tokens"]}, "embed_tokens is the embeddings"),
         (gpt2, {"policy.lora.targets": ["c_attn"]}, ""),
-        (gpt2, {"policy.lora.targets": ["q_proj"]}, "policy.lora.targets = ['q_proj']"),
+        (
+            gpt2,
+            {"policy.lora.targets": ["q_proj"]},
+            "no layer q_proj; its linear layers are c_attn, c_fc, c_proj, lm_head",
+        ),
         (gpt2, {"policy.lora.targets": ["q_proj"], "policy.method": "full"}, ""),
         (gpt2, {"policy.lora.targets": ["q_proj"], "policy.method": "full", "sft": SFT}, "targets = ['q_proj']"),
         (
