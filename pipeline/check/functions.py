@@ -19,22 +19,22 @@ from stages.score.rewards import columns_of
 def check_each(params: Params, findings: list[Finding]) -> set[str]:
     """Check every function; returns the places of those that are wrong."""
     columns, wrong = columns_of(), set()
+    prompts = pl.read_parquet(paths.PROMPTS) if columns is not None else None
     for function, without in functions_of(params):
         known = columns - without if columns is not None else None
         needed = attempt(findings, function.option, partial(check_function, function, known))
         if needed is None:
             wrong.add(function.option.removesuffix(".function"))
-        elif columns is not None:
-            findings += empty_cells(function.option, needed)
+        elif prompts is not None:
+            findings += empty_cells(function.option, needed, prompts)
     for place, text in missing_keys(params).items():
         findings.append(Finding("error", place, text))
         wrong.add(place.removesuffix(".key_variable").removesuffix(".arguments"))
     return wrong
 
 
-def empty_cells(option: str, needed: set[str]) -> list[Finding]:
+def empty_cells(option: str, needed: set[str], prompts: pl.DataFrame) -> list[Finding]:
     """Prompts that lack a value in a column that a function needs; it can hardly score them."""
-    prompts = pl.read_parquet(paths.PROMPTS)
     found = []
     for column in sorted(needed & set(prompts.columns)):
         ids = prompts.filter(pl.col(column).is_null())["prompt_id"].to_list()
