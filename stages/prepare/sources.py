@@ -98,7 +98,6 @@ def of_verify(params: Params) -> Found:
     reward, option = params.score.rewards[verify.reward], f"score.rewards.{verify.reward}"
     return {
         "verify": {option: reward.model_dump(mode="json", exclude={"weight", "cache"})},
-        "full_reward": params.advantage.correct_reward,
         "calling": code_identity(CALLING),
         **of_code({f"{option}.function": reward.function}),
     }

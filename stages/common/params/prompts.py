@@ -106,11 +106,12 @@ class Shot(Section):
 class Verify(Section):
     """Golden answers are scored by one of `score.rewards`, as if they were completions: `completion` is the text, with
     the columns of a prompt in braces, such as `#### {answer}`. `failing`: what happens to prompts whose golden answer
-    does not get the full reward of `advantage.correct_reward`.
+    does not get `full`, what that reward gives a right answer before its weight.
     """
 
     reward: str
     completion: str
+    full: float = 1.0
     failing: Literal["report", "drop", "refuse"] = "report"
 
 

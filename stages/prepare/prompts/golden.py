@@ -57,10 +57,10 @@ def _scored(
     inputs = reward_inputs(_as_rollouts(rows.drop(PRIVATE), texts, tokenizer))
     found = reward_columns({verify.reward: params.score.rewards[verify.reward]}, inputs)
     columns = [rows["prompt_id"], *(found[f"{what}/{verify.reward}"] for what in ("reward", "status", "message"))]
-    full, told = params.advantage.correct_reward, []
+    told = []
     for text, prompt_id, reward, status, message in zip(texts, *columns, strict=True):
-        if reward is None or reward < full - EQUAL:
-            why = f"{status}: {message}" if reward is None else f"reward {reward:g} of {full:g}"
+        if reward is None or reward < verify.full - EQUAL:
+            why = f"{status}: {message}" if reward is None else f"reward {reward:g} of {verify.full:g}"
             told.append({"prompt_id": prompt_id, "message": f"{why}; golden answer: {text[-80:]!r}"})
     return told
 

@@ -212,6 +212,14 @@ class TestGolden:
             self.of(project, rows, failing="refuse")
         assert not paths.PROMPTS.exists()
 
+    def test_full_is_what_the_verifier_gives_and_not_the_sum_of_rewards(self, project, rows):
+        project.raw["advantage"]["correct_reward"] = 1.5
+        self.of(project, rows)
+        assert {row["prompt_id"][-1] for row in project.report["golden"]["failing"]} == {"3", "4"}
+        verify = {"reward": "says", "completion": "#### {answer}", "full": 2.0}
+        project.of_rows(rows, verify=verify, file={"train_prompts": None})
+        assert len(project.report["golden"]["failing"]) == 6
+
     def test_less_than_the_full_reward_fails(self, project, rows):
         self.of(project, rows, completion="{answer}")
         told = [row["message"] for row in project.report["golden"]["failing"]]
