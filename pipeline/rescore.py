@@ -37,9 +37,10 @@ COLUMNS = {
 }
 SHARES = ("sign_flips", "gained", "lost")
 CAPTION = """\
-old, new: mean task reward. Correlation of the two: in groups, less the group's mean, and of the groups' means; - where
-one of them does not vary. sign flips: share of the rows whose advantage changes from above 0 to below, or back. gain
-signal: share of the groups in which a row gets an advantage and none had one; lose it: the reverse."""
+old, new: mean task reward
+in, of: correlation of the two, less each group's mean, and of the groups' means; - where one of them does not vary
+sign flips: share of the rows whose advantage changes from above 0 to below, or back
+gain signal: share of the groups in which a row gets an advantage and none had one; lose it: the reverse"""
 
 
 def rescore(
