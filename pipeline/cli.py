@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from pipeline import cli_rescore
-from pipeline.plan import make_plan, read_plan, stored_evaluate_every, write_plan
+from pipeline.plan import make_plan, read_plan, stored_options, write_plan
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
 
@@ -23,8 +23,6 @@ app.add_typer(show_app, name="show")
 app.command()(cli_rescore.rescore)
 app.command()(cli_rescore.diff)
 
-LONG_PLAN = 40
-
 Policy = Annotated[str, typer.Argument(help="name of an iteration, such as i0003, or of one of `offline`")]
 Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]
 
@@ -37,12 +35,10 @@ def plan(
     ] = None,
 ) -> None:
     """Write the plan that `dvc repro` and `rloo train` follow."""
-    every = stored_evaluate_every() if evaluate_every is None else evaluate_every
-    made = make_plan(iterations, every)
+    every, size = stored_options()
+    made = make_plan(iterations, every if evaluate_every is None else evaluate_every, size)
     write_plan(made)
     print(f"{iterations} iteration{'s' if iterations > 1 else ''}, evaluated: {', '.join(made.evaluated)}")
-    if iterations > LONG_PLAN:
-        print("DVC reads all stages of a plan again for each one it runs: beyond some 40 iterations that takes longer")
 
 
 @app.command()

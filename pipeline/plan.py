@@ -1,4 +1,9 @@
-"""The plan: which iterations there are and which of them are evaluated. `dvc.yaml` unrolls its loop over this file."""
+"""The plan: which iterations there are and which of them are evaluated. `dvc.yaml` unrolls its loop over this file.
+
+DVC reads and writes the whole lock for each stage it runs, so the plan holds a window of iterations and the lock stays
+short. A longer run is a chain of windows (`pipeline/windows/`): one is open, and is what `pipeline/plan.yaml` and
+`dvc.lock` stand for; finished ones keep theirs.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,30 +17,64 @@ from stages.common.paths import INITIAL, PLAN, iteration_name, iteration_number
 
 PLAN_FILE = PLAN
 HEADER = "# Written by `rloo plan`; dvc.yaml unrolls its stages over it.\n"
+WINDOW = 20
+EVALUATE_EVERY = 5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`iterations` after the initial policy; every `evaluate_every`-th, the first and the last are evaluated.
+    """`iterations` after the initial policy, of which this window has `size` at most, from `first` on.
 
-    All evaluated ones but the initial policy are diagnosed, and judged against it, as well.
+    Every `evaluate_every`-th, the initial policy and the last of all are evaluated. All evaluated ones but the initial
+    policy are diagnosed, and judged against it, as well.
     """
 
     iterations: int
     evaluate_every: int
+    size: int = WINDOW
+    number: int = 1  # of the window
+    first: int = 1  # iteration of the window
+
+    @property
+    def window(self) -> str:
+        """`w0002`: the window's name."""
+        return window_name(self.number)
+
+    @property
+    def last_number(self) -> int:
+        return min(self.first + self.size - 1, self.iterations)
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.last_number + 1)
 
     @property
     def names(self) -> list[str]:
-        return [iteration_name(number) for number in range(1, self.iterations + 1)]
+        """The iterations of this window."""
+        return [iteration_name(number) for number in self.numbers]
 
     @property
     def last(self) -> str:
-        return iteration_name(self.iterations)
+        """The last iteration of this window."""
+        return iteration_name(self.last_number)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the run ends with this window."""
+        return self.last_number == self.iterations
+
+    @property
+    def entry(self) -> dict[str, dict[str, str]]:
+        """The iteration whose policy this window starts from, and the window that made it; none for the first."""
+        if self.first == 1:
+            return {}
+        return {iteration_name(self.first - 1): {"window": window_name(self.number - 1)}}
 
     @property
     def evaluated(self) -> list[str]:
-        numbers = {*range(0, self.iterations + 1, self.evaluate_every), self.iterations}
-        return [iteration_name(number) for number in sorted(numbers)]
+        """Of this window, after the initial policy."""
+        of_window = [n for n in self.numbers if n % self.evaluate_every == 0 or n == self.iterations]
+        return [iteration_name(number) for number in [0, *of_window]]
 
     @property
     def diagnosed(self) -> dict[str, dict[str, str]]:
@@ -52,9 +91,13 @@ class Plan:
         return [f"{stage}@{name}" for stage in training + after]
 
     def as_vars(self) -> dict[str, Any]:
-        """What dvc.yaml reads."""
+        """What dvc.yaml reads, and what the plan is made of."""
         return {
+            "planned": self.iterations,
             "evaluate_every": self.evaluate_every,
+            "window_size": self.size,
+            "window": self.window,
+            "entry": self.entry,
             "iterations": {name: {"previous": iteration_name(iteration_number(name) - 1)} for name in self.names},
             "evaluated": self.evaluated,
             "diagnosed": self.diagnosed,
@@ -62,12 +105,19 @@ class Plan:
         }
 
 
-def make_plan(iterations: int, evaluate_every: int) -> Plan:
-    if iterations < 1 or evaluate_every < 1:
+def window_name(number: int) -> str:
+    """`w0002`: starts with a letter, so that YAML keeps it a string."""
+    return f"w{number:04d}"
+
+
+def make_plan(iterations: int, evaluate_every: int, size: int = WINDOW) -> Plan:
+    """The first window of a run."""
+    if iterations < 1 or evaluate_every < 1 or size < 1:
         raise StageError(
-            f"a plan has at least one iteration, and evaluates every one or more: {iterations}, {evaluate_every}"
+            "a plan has at least one iteration, evaluates every one or more, and has one or more in a window: "
+            f"{iterations}, {evaluate_every}, {size}"
         )
-    return Plan(iterations, evaluate_every)
+    return Plan(iterations, evaluate_every, size)
 
 
 def write_plan(plan: Plan, path: Path = PLAN_FILE) -> None:
@@ -78,12 +128,13 @@ def write_plan(plan: Plan, path: Path = PLAN_FILE) -> None:
         scratch.write_text(text, encoding="utf-8")
 
 
-def stored_evaluate_every(path: Path = PLAN_FILE, default: int = 5) -> int:
-    """How often the plan on disk evaluates; the default where there is none, or none that can be read."""
+def stored_options(path: Path = PLAN_FILE) -> tuple[int, int]:
+    """How often the plan on disk evaluates, and the size of its windows; the defaults where it cannot be read."""
     try:
-        return int(yaml.safe_load(path.read_text(encoding="utf-8"))["evaluate_every"])
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return int(found["evaluate_every"]), int(found["window_size"])
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError):
-        return default
+        return EVALUATE_EVERY, WINDOW
 
 
 def read_plan(path: Path = PLAN_FILE) -> Plan:
@@ -91,8 +142,10 @@ def read_plan(path: Path = PLAN_FILE) -> Plan:
         raise StageError(f"{path} does not exist; `rloo plan 12` writes a plan of 12 iterations")
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        plan = make_plan(iteration_number(found["last"]), int(found["evaluate_every"]))
-    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        first = min(iteration_number(name) for name in found["iterations"])
+        plan = make_plan(int(found["planned"]), int(found["evaluate_every"]), int(found["window_size"]))
+        plan = Plan(plan.iterations, plan.evaluate_every, plan.size, int(str(found["window"])[1:]), first)
+    except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise StageError(f"{path}: not a plan ({error!r}); `rloo plan 12` writes one") from None
     if plan.as_vars() != found:
         raise StageError(f"{path}: edited by hand, and no longer consistent; `rloo plan {plan.iterations}` rewrites it")

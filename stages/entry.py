@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stages.common.errors import StageError
-from stages.common.files import sweep_partial
+from stages.common.files import published, sweep_partial
 from stages.common.journal import journalled
+from stages.common.manifest import write_manifest
 from stages.common.params import Compute
 from stages.common.params_file import load_params
 from stages.common.paths import is_iteration, iteration_name, iteration_number
@@ -65,11 +66,13 @@ def run_stage(stage: str, name: str) -> None:
             known = "" if stage in OF_OFFLINE else f"; iterations have names like {iteration_name(3)}"
             raise StageError(f"params.yaml: offline has no {name!r}{known}")
         sweep_partial()
+        published.clear()
         room = import_module(f"stages.{stage}.run")
         if stage in WITHOUT_MODELS:
             room.run(name, params, journal)
         else:
             room.run(name, params, models_of(params.compute), journal)
+        write_manifest(stage, name)
 
 
 def main(stage: str, arguments: list[str]) -> int:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from stages.common.paths import PARTIAL
 
+published: list[Path] = []  # by the stage that runs, in order
+
 
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
@@ -42,6 +44,7 @@ def publish(target: Path) -> Iterator[Path]:
             _clear(target)
         os.replace(scratch, target)
         _sync(target.parent)
+        published.append(target)
     finally:
         _clear(scratch)
 

@@ -30,6 +30,9 @@ OVER_OPTIMISATION_CSV = DATA / "over_optimisation.csv"
 SECONDS_CSV = DATA / "seconds.csv"
 LOGS = DATA / "logs"
 PLAN = Path("pipeline/plan.yaml")
+WINDOWS = Path("pipeline/windows")  # a folder for each window of a long run that is not the open one
+SUMMARY = DATA / "summary.json"  # how the run ended: one number for each thing that experiments are compared by
+MANIFESTS = DATA / "manifests"
 PARTIAL = DATA / ".partial"
 
 INITIAL = "i0000"
@@ -58,6 +61,11 @@ def previous(name: str) -> str:
     if name == INITIAL:
         raise StageError(f"{INITIAL} is the initial policy; training iterations count from {iteration_name(1)}")
     return iteration_name(iteration_number(name) - 1)
+
+
+def manifest(stage: str, name: str) -> Path:
+    """What a stage wrote, with sizes and hashes; written last, so that without it nothing of the stage is finished."""
+    return MANIFESTS / name / f"{stage}.json"
 
 
 def source(name: str) -> Path:

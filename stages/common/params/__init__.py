@@ -30,6 +30,7 @@ from stages.common.params.rollout import DynamicSampling, Rollout
 from stages.common.params.rules import RULES
 from stages.common.params.score import Kl, Limits, Reward, Score
 from stages.common.params.start import Compute, Lora, Model, Policy, Prepare
+from stages.common.params.storage import Resume, Storage
 from stages.common.params.update import Update
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "PromptFile",
     "Prompts",
     "ReinforcePp",
+    "Resume",
     "Reward",
     "RewardModel",
     "Rollout",
@@ -84,6 +86,7 @@ __all__ = [
     "Sft",
     "Shot",
     "Simpo",
+    "Storage",
     "Update",
     "Verify",
 ]
@@ -110,6 +113,8 @@ class Params(Section):
     evaluate: Evaluate
     judge: Judge | None = None
     alarms: Alarms = Alarms()
+    storage: Storage = Storage()
+    resume: Resume = Resume()
 
     @model_validator(mode="after")
     def _go_together(self) -> "Params":
