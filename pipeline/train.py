@@ -10,7 +10,7 @@ from pipeline.orchestration import flow, get_ready, reproduced, task
 from pipeline.plan import Plan, make_plan, read_plan, write_plan
 from pipeline.screen import Screen
 from pipeline.watch import Watch
-from pipeline.worker import resident_worker
+from pipeline.worker import Worker, resident_worker
 from stages.common.params_file import load_params
 from stages.common.paths import INITIAL, is_iteration
 
@@ -44,6 +44,7 @@ def comparators() -> list[str]:
 def stages_in_order(plan: Plan) -> list[StageId]:
     """All stages of the plan as they run: preparation, comparators, iteration after iteration, history."""
     names = [*preparation(), *plan.stages_of(INITIAL), *comparators()]
+    names += [f"window_entry@{name}" for name in plan.entry]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]
@@ -54,9 +55,15 @@ def train_flow(iterations: int, evaluate_every: int) -> None:
     """Train for `iterations` iterations in all; what is up to date already is not computed again."""
     plan = make_plan(iterations, evaluate_every)
     write_plan(plan)
+    with resident_worker() as worker:
+        train_window(plan, worker)
+
+
+def train_window(plan: Plan, worker: Worker) -> None:
+    """Bring every stage of the open window up to date."""
     stages = stages_in_order(plan)
     watch = Watch(plan)
-    with Screen(total=len(stages)) as screen, resident_worker() as worker:
+    with Screen(total=len(stages)) as screen:
         for number, stage in enumerate(stages):
             worker.ensure()
             outcome = run_stage(stage.dvc_name, plan.last, number)
