@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stages.common.errors import StageError
 from stages.common.files import published, sweep_partial
 from stages.common.journal import journalled
+from stages.common.kept.keeping import keeping
 from stages.common.manifest import write_manifest
 from stages.common.params import Compute
 from stages.common.params_file import load_params
@@ -67,12 +68,13 @@ def run_stage(stage: str, name: str) -> None:
             raise StageError(f"params.yaml: offline has no {name!r}{known}")
         sweep_partial()
         published.clear()
-        room = import_module(f"stages.{stage}.run")
-        if stage in WITHOUT_MODELS:
-            room.run(name, params, journal)
-        else:
-            room.run(name, params, models_of(params.compute), journal)
-        write_manifest(stage, name)
+        with keeping(stage, name, params.resume.every_seconds, journal):
+            room = import_module(f"stages.{stage}.run")
+            if stage in WITHOUT_MODELS:
+                room.run(name, params, journal)
+            else:
+                room.run(name, params, models_of(params.compute), journal)
+            write_manifest(stage, name)
 
 
 def main(stage: str, arguments: list[str]) -> int:

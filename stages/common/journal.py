@@ -50,6 +50,11 @@ class Journal:
             self._printed = now
             self.say(f"{done}/{total} {unit}")
 
+    def resumed(self, done: int, total: int, unit: str) -> None:
+        """Say what an earlier run of the stage, one that was killed, had finished."""
+        self._record({"event": "resumed", "done": done, "total": total, "unit": unit})
+        self.say(f"resumed: {done} of {total} {unit} are there")
+
     def say(self, text: str) -> None:
         """A line for people, unless a front end that draws its own progress asked for quiet."""
         if not os.environ.get(QUIET_VARIABLE):

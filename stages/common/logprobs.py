@@ -4,7 +4,7 @@ Only the positions that predict a completion token get logits, so no [batch, len
 Dimension suffixes: L tokens of a packed row, T its predicted tokens, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from stages.common.kept.parts import Part, Work, in_parts
 from stages.common.packing import Group, PackedRow, block_mask, pack
 
 PROBE_TOLERANCE = {torch.float32: 1e-2, torch.bfloat16: 0.5}  # rounding of one unit in the last place of a logit
@@ -71,19 +72,36 @@ def completion_logprobs(
     *,
     one_by_one: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    kept_as: str | None = None,
 ) -> dict[int, list[float]]:
     """Log-probs of every completion, keyed by the caller's row index (`Group.rows`).
 
-    `progress` hears how many of how many forward passes are done.
+    `progress` hears how many of how many forward passes are done. `kept_as`: what people call the passes; those that
+    a killed run of the stage had finished are then not made again.
     """
-    found: dict[int, list[float]] = {row: [] for group in groups for row in group.rows}
     packed_rows = pack(groups, max_tokens, one_by_one=one_by_one)
-    for done, packed in enumerate(packed_rows):
+
+    def one_pass(number: int) -> Part:
+        return {"logp": row_logprobs(model, packed_rows[number], temperature)[0].cpu()}
+
+    if kept_as is None:
+        parts: Iterable[Part] = map(one_pass, range(len(packed_rows)))
+    else:
+        content = {"passes": [vars(packed) for packed in packed_rows], "temperature": temperature}
+        parts = in_parts(Work("logprobs", kept_as, (), model, content), len(packed_rows), one_pass)
+    return by_row(packed_rows, "logp", parts, progress)
+
+
+def by_row(
+    packed_rows: Sequence[PackedRow], name: str, parts: Iterable[Part], progress: Callable[[int, int], None]
+) -> dict[int, list[float]]:
+    """One tensor of each forward pass, a value per token, as a list for each of the caller's rows."""
+    found: dict[int, list[float]] = {row: [] for packed in packed_rows for row in packed.row_T}
+    progress(0, len(packed_rows))
+    for done, (packed, part) in enumerate(zip(packed_rows, parts, strict=True), start=1):
+        for row, value in zip(packed.row_T, part[name].tolist(), strict=True):
+            found[row].append(value)
         progress(done, len(packed_rows))
-        logp_T, _ = row_logprobs(model, packed, temperature)
-        for row, logp in zip(packed.row_T, logp_T.tolist(), strict=True):
-            found[row].append(logp)
-    progress(len(packed_rows), len(packed_rows))
     return found
 
 

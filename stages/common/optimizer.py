@@ -109,3 +109,34 @@ class StoredAdamW:
                     raise OptimizerError(f"{path}: no state for parameter {name}; it belongs to another policy")
                 if f"master/{name}" in names:
                     master.data.copy_(stored.get_tensor(f"master/{name}"))
+
+    def snapshot(self, *, moved: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
+        """All that the next step depends on, as it is between two backward passes: gradients so far, and, if weights
+        have `moved` since training began, these and the moments; and the steps that each parameter has had.
+
+        `save` starts all parameters on one count for the next iteration. Inside one they differ: a parameter without
+        a gradient is left out of a step.
+        """
+        found = {f"grad/{name}": master.grad for name, master in self.masters.items() if master.grad is not None}
+        counts: dict[str, float] = {}
+        for name, master in self.masters.items() if moved else ():
+            found[f"weight/{name}"] = master.detach()
+            state = self.adamw.state.get(master)
+            if state:
+                counts[name] = float(state["step"])
+                found |= {f"{moment}/{name}": state[moment] for moment in MOMENTS}
+        return found, counts
+
+    def restore(self, tensors: Mapping[str, Tensor], counts: Mapping[str, float], step_count: int) -> None:
+        """Put everything where it was when `snapshot` was taken."""
+        self.step_count = step_count
+        for name, master in self.masters.items():
+            if f"grad/{name}" in tensors:
+                master.grad = tensors[f"grad/{name}"].to(master.device)
+            if f"weight/{name}" in tensors:
+                master.data.copy_(tensors[f"weight/{name}"])
+                self.parameters[name].data.copy_(master)
+                self.adamw.state.pop(master, None)
+            if name in counts:
+                moments = {moment: tensors[f"{moment}/{name}"].to(master.device) for moment in MOMENTS}
+                self.adamw.state[master] = {"step": torch.tensor(counts[name]), **moments}

@@ -22,6 +22,7 @@ SFT_STEPS = DATA / "sft.parquet"
 PROMPTS = DATA / "prompts.parquet"
 PROMPTS_JSON = DATA / "prompts.json"  # what was found in the prompts: lengths, what was dropped and why
 REWARD_CACHE = DATA / ".cache" / "rewards"  # results of finished calls of reward functions, by content
+RESUME = DATA / ".cache" / "resume"  # what a stage that is at work has finished, for it to go on from after a kill
 RESCORED = DATA / "rescored"  # tables of `rloo rescore`
 ACCEPTANCE = DATA / "acceptance.json"
 HISTORY = DATA / "history.parquet"

@@ -25,6 +25,7 @@ from stages.common.adapter import (
 from stages.common.critic import Critic, critic_hash, described, load_critic
 from stages.common.device import Runtime
 from stages.common.fingerprint import folder_hash
+from stages.common.kept.key import identify
 from stages.common.model_folder import PolicyError, load_config, load_model, load_tokenizer
 from stages.common.paths import KL_REFERENCE, REFERENCE
 from stages.common.reward_model import load_reward_folder
@@ -80,6 +81,7 @@ class Models:
         if self._policy is None or self._policy[0] != found:
             self._drop()  # free the old weights before the new ones are read
             self._policy = (found, load_model(folder, self.runtime).requires_grad_(True))
+        identify(self._policy[1], found)
         return self._policy[1]
 
     def _adapted(self, folder: Path) -> Any:
@@ -94,7 +96,14 @@ class Models:
         elif self._policy[0] != found:
             load_adapter(self._policy[1], folder)
             self._policy = (found, self._policy[1])
+        identify(self._policy[1], self._adapted_hash())
         return self._policy[1]
+
+    def _adapted_hash(self) -> str | None:
+        """Of the held adapter and the base below it; None while an update is changing the adapter."""
+        assert self._policy is not None
+        assert self._base is not None
+        return f"{self._base[0]} {self._policy[0]}" if self._policy[0] else None
 
     def _drop(self) -> None:
         """Forget the policy, and the base with it if an adapter was built into it."""
@@ -110,6 +119,7 @@ class Models:
     def dirty(self) -> None:
         """The held policy no longer is any folder's: an update is changing it."""
         if self._policy is not None:
+            identify(self._policy[1], None)
             self._policy = ("", self._policy[1])
 
     def reward_model(self, folder: Path) -> tuple[Any, Any]:
@@ -118,6 +128,7 @@ class Models:
         if folder not in self._rewards or self._rewards[folder][0] != found:
             self._rewards.pop(folder, None)
             self._rewards[folder] = (found, load_reward_folder(folder, self.runtime))
+            identify(self._rewards[folder][1][0], found)
         return self._rewards[folder][1]
 
     def critic(self, folder: Path) -> Critic | None:
@@ -129,21 +140,30 @@ class Models:
         if self._critic is None or self._critic[0] != found:
             self._critic = None  # free the old weights before the new ones are read
             self._critic = (found, load_critic(folder, self.runtime))
+        identify(self._critic[1].model, found)
         return self._critic[1]
 
     def critic_changed(self, folder: Path | None) -> None:
         """The held critic is being trained (None), or is now what lies in `folder`."""
         assert self._critic is not None
+        identify(self._critic[1].model, None)
         self._critic = ("" if folder is None else critic_hash(folder), self._critic[1])
 
     @contextmanager
     def reference(self) -> Iterator[Any]:
         """The reference policy: the base, with any adapter off."""
         model = self.base()
+        assert self._base is not None
         if self._policy is not None and self._config is not None:
-            with self._policy[1].disable_adapter():
-                yield self._policy[1]
+            policy = self._policy[1]
+            with policy.disable_adapter():
+                identify(policy, self._base[0])
+                try:
+                    yield policy
+                finally:
+                    identify(policy, self._adapted_hash())
         else:
+            identify(model, self._base[0])
             yield model
 
     @contextmanager
@@ -158,6 +178,7 @@ class Models:
         if self._kl_reference is None or self._kl_reference[0] != found:
             self._kl_reference = None  # free the old weights before the new ones are read
             self._kl_reference = (found, load_model(KL_REFERENCE, self.runtime))
+            identify(self._kl_reference[1], found)
         yield self._kl_reference[1]
 
 

@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from stages.common.device import Runtime
 from stages.common.errors import StageError
+from stages.common.kept.parts import Part, Work, in_parts
 from stages.common.model_folder import how_to_load, load_tokenizer
 from stages.common.positions import positions_of
 
@@ -139,15 +140,25 @@ def scores(
     max_tokens: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[float]:
-    """The score of each sequence, in order. `progress` hears how many of how many are done."""
+    """The score of each sequence, in order. `progress` hears how many of how many are done.
+
+    Batches that a killed run of the stage had finished are not read again.
+    """
     found = [0.0] * len(sequences)
-    done = 0
-    for batch in length_batches([len(sequence) for sequence in sequences], max_tokens):
+    batches = list(length_batches([len(sequence) for sequence in sequences], max_tokens))
+
+    def one_batch(number: int) -> Part:
+        batch = batches[number]
         reason = unreadable(model, sequences[batch[0]]) or unreadable(model, sequences[batch[-1]])
         if reason is not None:
             raise RewardModelError(f"a sequence to be scored has {reason}")
-        values = score_batch(model, *padded([sequences[i] for i in batch])).tolist()
-        for index, value in zip(batch, values, strict=True):
+        return {"score": score_batch(model, *padded([sequences[i] for i in batch])).cpu()}
+
+    content = {"sequences": [list(sequence) for sequence in sequences], "max_tokens": max_tokens}
+    work = Work("scores", "batches of the reward model", (), model, content)
+    done = 0
+    for batch, part in zip(batches, in_parts(work, len(batches), one_batch), strict=True):
+        for index, value in zip(batch, part["score"].tolist(), strict=True):
             found[index] = value
         done += len(batch)
         progress(done, len(sequences))

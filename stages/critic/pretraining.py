@@ -16,13 +16,14 @@ import polars as pl
 from stages.common import paths
 from stages.common.critic import Critic, CriticError
 from stages.common.journal import Journal
+from stages.common.kept.steps import state_of
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Critic as Options
 from stages.common.params import Params, Pretraining
 from stages.common.policy import Models, load_tokenizer
 from stages.common.seeds import seed_of
 from stages.common.tables import PROMPTS, read_table
-from stages.critic.train import train
+from stages.critic.train import train, work_of
 from stages.rollout.answers import sampled_answers
 from stages.score.model_reward import all_rewards
 
@@ -76,6 +77,12 @@ def pretrain(
 ) -> list[dict[str, Any]]:
     """All optimizer steps. One takes as many prompts as a step of an iteration does."""
     assert options.pretraining is not None
+    content = {
+        "critic": options.model_dump(mode="json"),
+        "rollout": params.rollout.prompts_per_iteration,
+        "seed": params.seed,
+    }
+    state = state_of(work_of(critic, rows, content), optimizer)
     per_step = -(-params.rollout.prompts_per_iteration // options.minibatches)
     return train(
         critic,
@@ -88,4 +95,5 @@ def pretrain(
         iteration=0,
         seed=seed_of(params.seed, WHAT),
         journal=journal,
+        state=state,
     )

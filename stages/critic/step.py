@@ -3,7 +3,7 @@
 Dimension suffix: T completion tokens of a micro-batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from stages.common.kept.steps import KeptSteps
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import PackedRow, groups_of, pack
 from stages.critic.loss import value_losses
@@ -31,17 +32,20 @@ def critic_step(
     rows: pl.DataFrame,
     packed_rows: Sequence[PackedRow],
     clip: float | None,
-    progress: Callable[[], None] = lambda: None,
+    kept: KeptSteps | None = None,
 ) -> dict[str, Any]:
     """Take the step on rows with `returns` (and, for the clip, `values`) and return its row of the steps table.
 
-    `rows` have an `index` that is their place. Without any, weights and optimizer state stay as they are.
+    `rows` have an `index` that is their place. Without any, weights and optimizer state stay as they are. A step that
+    `kept` has begun goes on after the micro-batches whose gradients the optimizer holds already.
     """
+    kept = kept or KeptSteps()
     returns, old = rows["returns"].to_list(), rows["values"].to_list()
     total = int(rows["completion_ids"].list.len().sum())
-    seen: list[tuple[Tensor, Tensor]] = []
-    loss, clipped = 0.0, 0
-    for packed in packed_rows:
+    begun = kept.inside
+    loss, clipped = begun.numbers.get("loss", 0.0), begun.numbers.get("clipped", 0)
+    seen = [(begun.tensors["value"], begun.tensors["return"])] if begun.done else []
+    for done, packed in enumerate(packed_rows[begun.done :], start=begun.done + 1):
         value_T = row_values(model, packed)
         return_T, old_T = _column(returns, packed, value_T), _column(old, packed, value_T)
         loss_T, clipped_T = value_losses(value_T, return_T, old_T, clip)
@@ -49,8 +53,10 @@ def critic_step(
         optimizer.collect_gradients()
         loss += float(loss_T.detach().double().sum()) / total
         clipped += int(clipped_T.sum())
-        seen.append((value_T.detach(), return_T))
-        progress()
+        seen.append((value_T.detach().cpu(), return_T.cpu()))
+        if done < len(packed_rows) and kept.due():
+            values, goals = (torch.cat(parts) for parts in zip(*seen, strict=True))
+            kept.within(done, {"loss": loss, "clipped": clipped}, {"value": values, "return": goals})
     norm, rate = optimizer.step() if packed_rows else (0.0, None)
     return {
         "optimizer_step": optimizer.step_count,

@@ -1,16 +1,21 @@
 """Training of the critic on rows with returns: optimizer steps over whole groups, in a seeded order for each epoch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
 from stages.common.critic import Critic
 from stages.common.journal import Journal
+from stages.common.kept.key import frame_hash
+from stages.common.kept.parts import Work
+from stages.common.kept.steps import State, resumed
 from stages.common.optimizer import StoredAdamW
 from stages.common.seeds import seed_of
 from stages.critic.step import critic_step, micro_batches
 from stages.critic.values import takes_block_mask
+
+UNIT = "steps of the critic"
 
 
 def batches_of(rows: pl.DataFrame, epochs: int, steps: int, seed: int) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -34,19 +39,29 @@ def train(
     iteration: int,
     seed: int,
     journal: Journal,
+    state: State | None = None,
 ) -> list[dict[str, Any]]:
-    """All optimizer steps, one row of the steps table each. A row without returns is left out of everything.
+    """All optimizer steps, one row of the steps table each. A row without returns is left out of everything. Steps
+    that `state` holds are not taken again.
 
     `rows` have `prompt_id`, `prompt_ids`, `completion_ids`, `returns`, and `values`, from which `clip` counts.
     """
-    one_by_one = not takes_block_mask(critic.model)
-    found: list[dict[str, Any]] = []
-    for epoch, batch in batches_of(rows, epochs, steps, seed):
+    one_by_one, total = not takes_block_mask(critic.model), epochs * steps
+    kept = resumed(state, total, UNIT)
+    for number, (epoch, batch) in enumerate(batches_of(rows, epochs, steps, seed), start=1):
+        if number <= len(kept.rows):
+            continue
         known = batch.filter(pl.col("returns").is_not_null()).with_row_index("index")
         packed = micro_batches(known, pack_tokens, one_by_one=one_by_one)
-        row = critic_step(critic.model, optimizer, known, packed, clip)
+        row = critic_step(critic.model, optimizer, known, packed, clip, kept)
         if not row["grad_norm"]:
-            journal.say(f"critic, step {len(found) + 1}: nothing has a gradient; its weights stay as they are")
-        found.append({"iteration": iteration, "step": len(found) + 1, "epoch": epoch, **row})
-        journal.progress(len(found), epochs * steps, "steps of the critic")
-    return found
+            journal.say(f"critic, step {number}: nothing has a gradient; its weights stay as they are")
+        kept.taken({"iteration": iteration, "step": number, "epoch": epoch, **row}, last=number == total)
+        journal.progress(number, total, UNIT)
+    return kept.rows
+
+
+def work_of(critic: Critic, rows: pl.DataFrame, content: Mapping[str, Any]) -> Work:
+    """What the steps depend on, beside the critic that they start from and what `content` says."""
+    used = rows.select("prompt_id", "prompt_ids", "completion_ids", "returns", "values")
+    return Work("critic-steps", UNIT, ("critic",), critic.model, {"rows": frame_hash(used), **content})

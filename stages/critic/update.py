@@ -7,8 +7,10 @@ import polars as pl
 from stages.common import paths
 from stages.common.critic import OPTIMIZER, CriticError, described, write_marker
 from stages.common.files import publish
+from stages.common.fingerprint import file_hash
 from stages.common.gate import check_returns
 from stages.common.journal import Journal
+from stages.common.kept.steps import state_of
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Critic as Options
 from stages.common.params import Params
@@ -16,7 +18,7 @@ from stages.common.policy import Models, trainable
 from stages.common.seeds import seed_of
 from stages.common.tables import CRITIC_STEPS, write_table
 from stages.critic.checkpoint import save_next
-from stages.critic.train import train
+from stages.critic.train import train, work_of
 
 
 def check_critic(name: str, rows: pl.DataFrame, options: Options | None) -> None:
@@ -51,6 +53,9 @@ def _train(
     assert critic is not None, "check_critic() has seen it"
     optimizer = StoredAdamW(trainable(critic.model), options)
     optimizer.load(before / OPTIMIZER)
+    content = {"critic": options.model_dump(mode="json"), "seed": seed, "iteration": iteration}
+    content |= {"optimizer": file_hash(before / OPTIMIZER)}
+    state = state_of(work_of(critic, rows, content), optimizer)
     models.critic_changed(None)
     steps = train(
         critic,
@@ -63,6 +68,7 @@ def _train(
         iteration=iteration,
         seed=seed_of(seed, "critic", iteration),
         journal=journal,
+        state=state,
     )
     with publish(paths.critic(name)) as scratch:
         save_next(critic, optimizer, before, scratch)

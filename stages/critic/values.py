@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stages.common.logprobs import PROBE, PROBE_TOLERANCE, has_full_attention, once_per_model, row_inputs
+from stages.common.kept.parts import Part, Work, in_parts
+from stages.common.logprobs import PROBE, PROBE_TOLERANCE, by_row, has_full_attention, once_per_model, row_inputs
 from stages.common.packing import Group, PackedRow, pack
 
 
@@ -40,14 +41,18 @@ def completion_values(
     one_by_one: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[int, list[float]]:
-    """Values of every completion, keyed by the caller's row index. `progress` hears how many passes are done."""
-    found: dict[int, list[float]] = {row: [] for group in groups for row in group.rows}
+    """Values of every completion, keyed by the caller's row index. `progress` hears how many passes are done.
+
+    Passes that a killed run of the stage had finished are not made again.
+    """
     packed_rows = pack(groups, max_tokens, one_by_one=one_by_one)
-    for done, packed in enumerate(packed_rows, start=1):
-        for row, value in zip(packed.row_T, row_values(model, packed).tolist(), strict=True):
-            found[row].append(value)
-        progress(done, len(packed_rows))
-    return found
+
+    def one_pass(number: int) -> Part:
+        return {"value": row_values(model, packed_rows[number]).cpu()}
+
+    content = {"passes": [vars(packed) for packed in packed_rows]}
+    work = Work("values", "passes of the critic", ("critic",), model, content)
+    return by_row(packed_rows, "value", in_parts(work, len(packed_rows), one_pass), progress)
 
 
 @once_per_model

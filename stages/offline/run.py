@@ -11,6 +11,7 @@ from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.files import publish
 from stages.common.journal import Journal
+from stages.common.kept.steps import state_of
 from stages.common.logprobs import takes_block_mask
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Offline, Params
@@ -19,7 +20,7 @@ from stages.common.tables import OFFLINE_STEPS, PREFERENCES, read_table, write_t
 from stages.offline.answers import Reading, with_reference
 from stages.offline.objective import WITH_REFERENCE
 from stages.offline.pairs import Splits, pairs_of
-from stages.offline.train import train
+from stages.offline.train import train, work_of
 
 
 def read_pairs(settings: Offline) -> Splits:
@@ -57,8 +58,9 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     model = models.policy(paths.policy(paths.INITIAL))
     optimizer = StoredAdamW(trainable(model), settings)
     reading = reading_of(model, params, settings)
+    state = state_of(work_of(model, splits, settings, reading, params.seed), optimizer)
     models.dirty()
-    steps = train(model, optimizer, splits, settings, reading, params.seed, journal)
+    steps = train(model, optimizer, splits, settings, reading, params.seed, journal, state)
     write_table(pl.DataFrame(steps, schema=OFFLINE_STEPS), OFFLINE_STEPS, ("step",), paths.steps(name))
     with publish(paths.policy(name)) as scratch:
         save_policy(model, paths.policy(paths.INITIAL), scratch)

@@ -3,12 +3,14 @@
 loss = (1/P) * sum over the pairs of the optimizer step of the objective's loss of a pair
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from stages.common.journal import Journal
+from stages.common.kept.parts import Work
+from stages.common.kept.steps import State, resumed
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Offline
 from stages.offline.answers import Reading, answers_of
@@ -53,16 +55,39 @@ def train(
     reading: Reading,
     run_seed: int,
     journal: Journal,
+    state: State | None = None,
 ) -> list[dict[str, Any]]:
-    """All epochs; one row per optimizer step, and row 0 for what the policy was before the first."""
+    """All epochs; one row per optimizer step, and row 0 for what the policy was before the first. Steps that a killed
+    run of the stage had taken are not taken again.
+    """
     before = {"step": 0, "epoch": 0, "pairs": 0, "tokens": 0}
-    steps: list[dict[str, Any]] = [before | measure(model, splits.heldout, settings, reading)]
-    total = settings.epochs * -(-len(splits.training) // settings.batch_pairs)
+    per_epoch = -(-len(splits.training) // settings.batch_pairs)
+    total = settings.epochs * per_epoch
+    kept = resumed(state, total, "optimizer steps", before=1)
+    if not kept.rows:
+        kept.taken(before | measure(model, splits.heldout, settings, reading))
+    for number, (epoch, batch) in enumerate(batches_of(splits.training, settings, run_seed), start=1):
+        if number < len(kept.rows):
+            continue
+        row = accumulate(model, batch, settings, reading, optimizer)
+        norm, rate = optimizer.step()
+        row = {"step": number, "epoch": epoch, **row, "grad_norm": norm, "learning_rate": rate}
+        journal.progress(number, total, "optimizer steps")
+        if number % per_epoch == 0:
+            row |= measure(model, splits.heldout, settings, reading)
+        kept.taken(row, last=number == total)
+    return kept.rows
+
+
+def batches_of(pairs: Sequence[Pair], settings: Offline, run_seed: int) -> Iterator[tuple[int, Sequence[Pair]]]:
+    """(epoch, pairs) of each optimizer step."""
     for epoch in range(1, settings.epochs + 1):
-        for batch in epoch_batches(splits.training, settings.batch_pairs, run_seed, epoch):
-            row = accumulate(model, batch, settings, reading, optimizer)
-            norm, rate = optimizer.step()
-            steps.append({"step": len(steps), "epoch": epoch, **row, "grad_norm": norm, "learning_rate": rate})
-            journal.progress(len(steps) - 1, total, "optimizer steps")
-        steps[-1] |= measure(model, splits.heldout, settings, reading)
-    return steps
+        for batch in epoch_batches(pairs, settings.batch_pairs, run_seed, epoch):
+            yield epoch, batch
+
+
+def work_of(model: Any, splits: Splits, settings: Offline, reading: Reading, run_seed: int) -> Work:
+    """What the steps depend on, beside the policy that they start from."""
+    pairs = [[vars(pair) for pair in part] for part in (splits.training, splits.heldout)]
+    content = {"pairs": pairs, "settings": settings.model_dump(mode="json"), "reading": vars(reading), "seed": run_seed}
+    return Work("offline-steps", "optimizer steps", ("offline",), model, content)

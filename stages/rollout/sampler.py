@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from stages.common.errors import StageError
+from stages.common.kept.parts import Part, Work, in_parts
 from stages.common.logprobs import entropy_of_logprobs
 from stages.common.seeds import uniforms
 from stages.rollout.draw import invert_cumulative
@@ -66,12 +67,52 @@ def sample(
     settings: SamplerSettings,
     progress: Callable[[int], None] = lambda finished: None,
 ) -> list[list[Sample]]:
-    """Samples for each request, in the order of its seeds. `progress` hears how many sequences have finished."""
+    """Samples for each request, in the order of its seeds. `progress` hears how many sequences have finished.
+
+    Batches that a killed run of the stage had finished are not sampled again.
+    """
     check_lengths(model, requests, settings)
-    samples = [[Sample() for _ in request.seeds] for request in requests]
-    for batch in batches(requests, settings.batch_sequences):
-        _sample_batch(model, [requests[i] for i in batch], [samples[i] for i in batch], settings, progress)
-    return samples
+    planned = list(batches(requests, settings.batch_sequences))
+    computed: set[int] = set()
+
+    def one_batch(number: int) -> Part:
+        computed.add(number)
+        mine = [requests[i] for i in planned[number]]
+        samples = [[Sample() for _ in request.seeds] for request in mine]
+        _sample_batch(model, mine, samples, settings, progress)
+        return to_part([one for group in samples for one in group])
+
+    found: dict[int, list[Sample]] = {}
+    for number, part in enumerate(in_parts(_work(model, requests, settings), len(planned), one_batch)):
+        samples = iter(from_part(part))
+        found |= {i: [next(samples) for _ in requests[i].seeds] for i in planned[number]}
+        if number not in computed:
+            progress(len(part["length"]))
+    return [found[i] for i in range(len(requests))]
+
+
+def _work(model: Any, requests: Sequence[Request], settings: SamplerSettings) -> Work:
+    wanted = [[list(request.prompt_ids), list(request.seeds)] for request in requests]
+    how = vars(settings) | {"stop_ids": sorted(settings.stop_ids)}
+    return Work("samples", "batches", ("rollout",), model, {"requests": wanted, "settings": how})
+
+
+def to_part(samples: Sequence[Sample]) -> Part:
+    """The samples of a batch as tensors, token after token; a Python float is a float64."""
+    return {
+        "length": torch.tensor([len(one.completion_ids) for one in samples]),
+        "stopped": torch.tensor([one.stopped for one in samples]),
+        "ids": torch.tensor([token for one in samples for token in one.completion_ids]),
+        "logprobs": torch.tensor([x for one in samples for x in one.logprobs], dtype=torch.float64),
+        "entropies": torch.tensor([x for one in samples for x in one.entropies], dtype=torch.float64),
+    }
+
+
+def from_part(part: Part) -> list[Sample]:
+    """What `to_part` was given."""
+    lengths = part["length"].tolist()
+    columns = [[row.tolist() for row in torch.split(part[name], lengths)] for name in ("ids", "logprobs", "entropies")]
+    return [Sample(*values) for values in zip(*columns, part["stopped"].tolist(), strict=True)]
 
 
 def check_lengths(model: Any, requests: Sequence[Request], settings: SamplerSettings) -> None:

@@ -20,6 +20,8 @@ from stages.critic import values
 from stages.score.kl import add_kl, add_score
 from stages.score.rows import rollout_rows, score_rows
 
+PASSES = "passes of the reference"
+
 
 def add_reference(
     rows: pl.DataFrame, models: Models, temperature: float, max_tokens: int, journal: Journal
@@ -37,7 +39,8 @@ def add_reference(
             temperature,
             max_tokens,
             one_by_one=one_by_one,
-            progress=lambda done, total: journal.progress(done, total, "passes of the reference"),
+            progress=lambda done, total: journal.progress(done, total, PASSES),
+            kept_as=PASSES,
         )
     column = pl.Series("ref_logprobs", [found[i] for i in range(rows.height)], dtype=pl.List(pl.Float32))
     return rows.with_columns(column)

@@ -13,6 +13,9 @@ import polars as pl
 import torch
 
 from stages.common.journal import Journal
+from stages.common.kept.key import frame_hash
+from stages.common.kept.parts import Work
+from stages.common.kept.steps import resumed, state_of
 from stages.common.logprobs import completion_logprobs, row_logprobs, takes_block_mask
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import Group, PackedRow, pack
@@ -64,20 +67,37 @@ def mean_loss(model: Any, rows: pl.DataFrame, max_tokens: int, *, one_by_one: bo
 def train(
     model: Any, optimizer: StoredAdamW, table: pl.DataFrame, sft: Sft, run_seed: int, journal: Journal
 ) -> list[dict[str, Any]]:
-    """All epochs; one row per optimizer step, and row 0 for what the model was before the first."""
+    """All epochs; one row per optimizer step, and row 0 for what the model was before the first. Steps that a killed
+    run of the stage had taken are not taken again.
+    """
     training, heldout = table.filter(split="train"), table.filter(split="heldout")
     one_by_one = not takes_block_mask(model)
-    steps: list[dict[str, Any]] = [_before(mean_loss(model, heldout, sft.pack_tokens, one_by_one=one_by_one))]
-    total = sft.epochs * -(-training.height // sft.batch_sequences)
-    for epoch in range(1, sft.epochs + 1):
-        for batch in epoch_batches(training, sft.batch_sequences, run_seed, epoch):
-            packed_rows = micro_batches(batch, sft.pack_tokens, one_by_one=one_by_one)
-            number = len(steps)
-            steps.append({"step": number, "epoch": epoch, **optimizer_step(model, optimizer, packed_rows)})
-            journal.progress(number, total, "optimizer steps")
-        steps[-1]["heldout_loss"] = mean_loss(model, heldout, sft.pack_tokens, one_by_one=one_by_one)
-        journal.say(f"epoch {epoch} of {sft.epochs}: held-out loss {steps[-1]['heldout_loss']:.4f} nats per token")
-    return steps
+    per_epoch = -(-training.height // sft.batch_sequences)
+    total = sft.epochs * per_epoch
+    kept = resumed(state_of(_work(model, table, sft, run_seed), optimizer), total, "optimizer steps", before=1)
+    if not kept.rows:
+        kept.taken(_before(mean_loss(model, heldout, sft.pack_tokens, one_by_one=one_by_one)))
+    batches = (
+        (e, batch)
+        for e in range(1, sft.epochs + 1)
+        for batch in epoch_batches(training, sft.batch_sequences, run_seed, e)
+    )
+    for number, (epoch, batch) in enumerate(batches, start=1):
+        if number < len(kept.rows):
+            continue
+        packed_rows = micro_batches(batch, sft.pack_tokens, one_by_one=one_by_one)
+        row = {"step": number, "epoch": epoch, **optimizer_step(model, optimizer, packed_rows)}
+        journal.progress(number, total, "optimizer steps")
+        if number % per_epoch == 0:
+            row["heldout_loss"] = mean_loss(model, heldout, sft.pack_tokens, one_by_one=one_by_one)
+            journal.say(f"epoch {epoch} of {sft.epochs}: held-out loss {row['heldout_loss']:.4f} nats per token")
+        kept.taken(row, last=number == total)
+    return kept.rows
+
+
+def _work(model: Any, table: pl.DataFrame, sft: Sft, run_seed: int) -> Work:
+    content = {"table": frame_hash(table), "sft": sft.model_dump(mode="json"), "seed": run_seed}
+    return Work("sft-steps", "optimizer steps", ("sft",), model, content)
 
 
 def _before(heldout_loss: float) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 Dimension suffixes: T completion tokens of a micro-batch.
 """
 
+from typing import Any
+
 from torch import Tensor
 
 from stages.update.tokens import Terms, Tokens
@@ -26,6 +28,15 @@ class Meter:
         self.tokens = 0
         self._sums: dict[str, float] = {}
         self._ratio_range = (float("inf"), float("-inf"))
+
+    def state(self) -> dict[str, Any]:
+        """As JSON, for `restore`."""
+        return {"tokens": self.tokens, "sums": dict(self._sums), "ratio_range": list(self._ratio_range)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.tokens, self._sums = state["tokens"], dict(state["sums"])
+        low, high = state["ratio_range"]
+        self._ratio_range = low, high
 
     def add(self, tokens: Tokens, terms: Terms, sampler_T: Tensor, entropy_T: Tensor) -> None:
         """`approx_kl` is k3 of policy and sampler, by token; the ratio is the one that the objective looks at."""

@@ -11,7 +11,11 @@ import polars as pl
 from stages.common import paths
 from stages.common.device import release
 from stages.common.files import publish
+from stages.common.fingerprint import file_hash
 from stages.common.journal import Journal
+from stages.common.kept.key import frame_hash
+from stages.common.kept.parts import Work
+from stages.common.kept.steps import State, resumed, state_of
 from stages.common.logprobs import completion_logprobs, takes_block_mask
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import groups_of
@@ -35,7 +39,14 @@ def add_old(model: Any, rows: pl.DataFrame, recipe: Recipe, *, one_by_one: bool,
         return rows
     journal.say("log-probs of the trainer before the first step")
     groups = groups_of(rows.with_row_index("index"))
-    found = completion_logprobs(model, groups, recipe.temperature, recipe.update.pack_tokens, one_by_one=one_by_one)
+    found = completion_logprobs(
+        model,
+        groups,
+        recipe.temperature,
+        recipe.update.pack_tokens,
+        one_by_one=one_by_one,
+        kept_as="passes before the first step",
+    )
     return rows.with_columns(old_logprobs=pl.Series([found[i] for i in range(rows.height)], dtype=pl.List(pl.Float32)))
 
 
@@ -47,17 +58,27 @@ def batches_of(rows: pl.DataFrame, iteration: int, params: Params) -> Iterator[t
 
 
 def run_steps(
-    model: Any, optimizer: StoredAdamW, rows: pl.DataFrame, iteration: int, params: Params, journal: Journal
+    model: Any,
+    optimizer: StoredAdamW,
+    rows: pl.DataFrame,
+    iteration: int,
+    params: Params,
+    journal: Journal,
+    state: State | None = None,
 ) -> list[dict[str, Any]]:
-    """All optimizer steps of the iteration, one row of the steps table each."""
+    """All optimizer steps of the iteration, one row of the steps table each; those that `state` holds are not taken
+    again.
+    """
     recipe, one_by_one = recipe_of(params), not takes_block_mask(model)
     rows = add_old(model, rows, recipe, one_by_one=one_by_one, journal=journal)
-    steps: list[dict[str, Any]] = []
+    kept = resumed(state, recipe.steps, "optimizer steps")
     for number, (epoch, batch) in enumerate(batches_of(rows, iteration, params), start=1):
+        if number <= len(kept.rows):
+            continue
         in_loss = batch.filter("in_loss").with_row_index("index")
         computed = in_loss.filter(has_advantage()) if recipe.only_advantages else in_loss
         packed = micro_batches(computed, params.update.pack_tokens, one_by_one=one_by_one)
-        done = 0
+        done = kept.inside.done
 
         def progress(total: int = len(packed), number: int = number) -> None:
             nonlocal done
@@ -65,11 +86,14 @@ def run_steps(
             unit = "micro-batches" if recipe.steps == 1 else f"micro-batches of step {number}/{recipe.steps}"
             journal.progress(done, total, unit)
 
-        row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress)
+        row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress, kept)
         if not row["grad_norm"]:
             journal.say(f"step {number}: no row has a gradient; weights and optimizer state stay as they are")
-        steps.append({"iteration": iteration, "step": number, "epoch": epoch, "rows": batch.height, **row})
-    return steps
+        nothing_follows = number == recipe.steps and params.critic is None
+        kept.taken(
+            {"iteration": iteration, "step": number, "epoch": epoch, "rows": batch.height, **row}, last=nothing_follows
+        )
+    return kept.rows
 
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
@@ -81,13 +105,28 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     update_critic(name, rows, params, models, journal)
 
 
+def work_of(model: Any, before: str, rows: pl.DataFrame, iteration: int, params: Params) -> Work:
+    """What the steps depend on, beside the policy that they start from."""
+    content = {
+        "optimizer": file_hash(paths.optimizer(before)),
+        "rows": frame_hash(rows),
+        "iteration": iteration,
+        "seed": params.seed,
+        "update": params.update.model_dump(mode="json"),
+        "kl": params.score.kl.model_dump(mode="json"),
+        "rollout": [params.rollout.temperature, params.rollout.max_new_tokens],
+    }
+    return Work("policy-steps", "optimizer steps", ("update",), model, content)
+
+
 def update_policy(name: str, rows: pl.DataFrame, params: Params, models: Models, journal: Journal) -> None:
     iteration, before = paths.iteration_number(name), paths.previous(name)
     model = models.policy(paths.policy(before))
     optimizer = StoredAdamW(trainable(model), params.update)
     optimizer.load(paths.optimizer(before))
+    state = state_of(work_of(model, before, rows, iteration, params), optimizer)
     models.dirty()
-    steps = run_steps(model, optimizer, rows, iteration, params, journal)
+    steps = run_steps(model, optimizer, rows, iteration, params, journal, state)
     write_table(pl.DataFrame(steps, schema=STEPS), STEPS, ("iteration", "step"), paths.steps(name))
     with publish(paths.optimizer(name)) as scratch:
         optimizer.save(scratch)
