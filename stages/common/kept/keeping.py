@@ -67,12 +67,13 @@ class Keeping:
         try:
             write()
         except Exception as error:  # of the file system, or of the library that writes, which has its own
-            self.tell(f"finished work cannot be kept in {self.folder} ({error}); the stage goes on without")
+            text = f"finished work cannot be kept in {self.folder} ({error}); the stage goes on without"
+            self.tell(text, once="cannot be kept")  # the error may name another file each time
 
-    def tell(self, text: str) -> None:
-        """Once."""
-        if text not in self._told:
-            self._told.add(text)
+    def tell(self, text: str, once: str | None = None) -> None:
+        """Say it once; of several texts that have `once` in common the first."""
+        if (once or text) not in self._told:
+            self._told.add(once or text)
             self.journal.say(text)
 
     def clear(self) -> None:
