@@ -29,6 +29,6 @@ class Storage(Section):
 
 
 class Resume(Section):
-    """Inside a stage, what is finished is kept at least every `every_seconds`, for a stage that is killed."""
+    """Inside a stage, what is finished is kept at most every `every_seconds`, for a run after a kill to go on from."""
 
     every_seconds: Annotated[float, Field(ge=0)] = 30.0
