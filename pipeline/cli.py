@@ -46,14 +46,18 @@ def train(
     iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
 ) -> None:
     """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
-    from stages.score.calling.resident import close_all
-    from stages.score.rewards import check_functions
+    params = load_params()
+    from pipeline.flows.reporting import reporting
 
-    check_functions(load_params())
-    close_all()  # what the functions imported is held by the worker from now on, and not by this process too
-    from pipeline.train import train as run
+    with reporting() as api:
+        from stages.score.calling.resident import close_all
+        from stages.score.rewards import check_functions
 
-    done = run(iterations)
+        check_functions(params)
+        close_all()  # what the functions imported is held by the worker from now on, and not by this process too
+        from pipeline.train import train as run
+
+        done = run(iterations, api)
     console = Console()
     from pipeline import show
 
@@ -203,4 +207,4 @@ def main(arguments: Any = None) -> None:
         app(arguments)
     except StageError as error:
         print(f"rloo: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(getattr(error, "status", 1))
