@@ -69,6 +69,19 @@ def train(
 
 
 @app.command()
+def serve(
+    name: Annotated[str | None, typer.Option(help="of the deployment; the folder's name if not given")] = None,
+    cron: Annotated[str | None, typer.Option(help='schedule, such as "0 2 * * *"')] = None,
+    interval: Annotated[float | None, typer.Option(min=1, help="schedule: seconds from one run to the next")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="of scheduled runs; the plan's if not given")] = None,
+) -> None:
+    """Serve the training flow of this workspace as a Prefect deployment: run, schedule and cancel it in the UI."""
+    from pipeline.flows.serve import serve as run
+
+    run(name, cron, interval, read_plan().iterations if iterations is None else iterations)
+
+
+@app.command()
 def check(
     prompts: Annotated[int, typer.Option(min=1, help="prompts of the dry run")] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="keep the dry run's files, in data/check")] = False,

@@ -9,7 +9,7 @@ from pipeline.door import Outcome, StageId, check_project, stage_id
 from pipeline.flows.reporting import begin
 from pipeline.flows.server import Api
 from pipeline.orchestration import brought_up, flow, get_ready, reproduced, task, working
-from pipeline.plan import Plan, make_plan, read_plan, write_plan
+from pipeline.plan import WINDOW, Plan, make_plan, read_plan, write_plan
 from pipeline.screen import Screen
 from pipeline.watch import Watch
 from pipeline.worker import Worker, resident_worker
@@ -53,9 +53,9 @@ def stages_in_order(plan: Plan) -> list[StageId]:
 
 
 @flow(name="rloo-train", flow_run_name="{iterations}-iterations")
-def train_flow(iterations: int, evaluate_every: int) -> None:
+def train_flow(iterations: int, evaluate_every: int, window: int = WINDOW) -> None:
     """Train for `iterations` iterations in all; what is up to date already is not computed again."""
-    plan = make_plan(iterations, evaluate_every)
+    plan = make_plan(iterations, evaluate_every, window)
     write_plan(plan)
     with resident_worker() as worker:
         train_window(plan, worker)
@@ -104,7 +104,7 @@ def train(iterations: int | None, api: Api) -> Plan:
     get_ready()
     plan = read_plan()
     if iterations is not None:
-        plan = make_plan(iterations, plan.evaluate_every)
+        plan = make_plan(iterations, plan.evaluate_every, plan.size)
     begin(api)
-    train_flow(plan.iterations, plan.evaluate_every)
+    train_flow(plan.iterations, plan.evaluate_every, plan.size)
     return plan

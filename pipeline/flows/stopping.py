@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 
 import psutil
@@ -101,7 +102,8 @@ def kill_children() -> None:
     """Everything that this process started, and what that has started: stages, the worker, reward functions."""
     for child in psutil.Process().children(recursive=True):
         if child.pid not in _spared:
-            child.kill()
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 def kill_until(done: threading.Event) -> None:

@@ -1,0 +1,66 @@
+"""The training flow as it is deployed: `rloo serve` and prefect.yaml both point at `train` here.
+
+Its working directory is the project's folder. Parameters are checked by Prefect's server against their types, and by
+the pipeline before anything runs; a run that is refused is a Failed one with the reason.
+"""
+
+from typing import Annotated, Any
+
+from prefect.logging import get_run_logger
+from pydantic import Field
+
+from pipeline.door import check_project
+from pipeline.flows.settings import settle
+from pipeline.orchestration import flow, get_ready
+from pipeline.plan import make_plan, stored_options
+from pipeline.presets import read_presets
+from pipeline.train import train_flow
+from stages.common.params_file import load_params
+
+MESSAGE_CHARACTERS = 500
+PRESETS = list(read_presets())
+Iterations = Annotated[int, Field(ge=1, description="Iterations in all; those that are done already stay.")]
+Preset = Annotated[
+    str,
+    Field(
+        description="Method to write into params.yaml first (`rloo preset` lists them).",
+        json_schema_extra={"enum": PRESETS},
+    ),
+]
+Overrides = Annotated[
+    dict[str, Any],
+    Field(
+        description='Options to write into params.yaml, after the preset, such as {"score.kl.beta": 0.1}.',
+        examples=[{"score.kl.beta": 0.1}],
+    ),
+]
+Every = Annotated[int, Field(ge=1, description="Evaluate every n-th iteration; empty: as the plan has it.")]
+Window = Annotated[int, Field(ge=1, description="Iterations of one window; empty: as the plan has it.")]
+
+
+@flow(name="rloo", flow_run_name="{iterations}-iterations")
+def train(
+    iterations: Iterations = 12,
+    preset: Preset | None = None,
+    overrides: Overrides | None = None,
+    evaluate_every: Every | None = None,
+    window: Window | None = None,
+) -> None:
+    """Bring all stages of a run up to date, in the workspace that this deployment serves."""
+    get_ready()
+    check_project()
+    every, size = stored_options()
+    plan = make_plan(iterations, evaluate_every or every, window or size)
+    for key, value in settle(preset, overrides or {}).items():
+        get_run_logger().info(f"params.yaml: {key} = {value!r}"[:MESSAGE_CHARACTERS])
+    check_rewards()
+    train_flow.fn(plan.iterations, plan.evaluate_every, plan.size)
+
+
+def check_rewards() -> None:
+    """Refuse a reward that cannot be called, as `rloo train` does."""
+    from stages.score.calling.resident import close_all
+    from stages.score.rewards import check_functions
+
+    check_functions(load_params())
+    close_all()
