@@ -18,35 +18,27 @@ from pipeline.train import train_flow
 from stages.common.params_file import load_params
 
 MESSAGE_CHARACTERS = 500
-PRESETS = list(read_presets())
-Iterations = Annotated[int, Field(ge=1, description="Iterations in all; those that are done already stay.")]
-Preset = Annotated[
-    str,
-    Field(
-        description="Method to write into params.yaml first (`rloo preset` lists them).",
-        json_schema_extra={"enum": PRESETS},
-    ),
-]
-Overrides = Annotated[
-    dict[str, Any],
-    Field(
-        description='Options to write into params.yaml, after the preset, such as {"score.kl.beta": 0.1}.',
-        examples=[{"score.kl.beta": 0.1}],
-    ),
-]
-Every = Annotated[int, Field(ge=1, description="Evaluate every n-th iteration; empty: as the plan has it.")]
-Window = Annotated[int, Field(ge=1, description="Iterations of one window; empty: as the plan has it.")]
+Positive = Annotated[int, Field(ge=1)]
+Preset = Annotated[str, Field(json_schema_extra={"enum": list(read_presets())})]
 
 
 @flow(name="rloo", flow_run_name="{iterations}-iterations")
 def train(
-    iterations: Iterations = 12,
+    iterations: Positive = 12,
     preset: Preset | None = None,
-    overrides: Overrides | None = None,
-    evaluate_every: Every | None = None,
-    window: Window | None = None,
+    overrides: dict[str, Any] | None = None,
+    evaluate_every: Positive | None = None,
+    window: Positive | None = None,
 ) -> None:
-    """Bring all stages of a run up to date, in the workspace that this deployment serves."""
+    """Bring all stages of a run up to date, in the workspace that this deployment serves.
+
+    Args:
+        iterations: Iterations in all; those that are done already stay.
+        preset: Method to write into params.yaml first; `rloo preset` lists them.
+        overrides: Options to write into params.yaml after that, such as {"score.kl.beta": 0.1}.
+        evaluate_every: Evaluate every n-th iteration; as the plan has it if not given.
+        window: Iterations of one window; as the plan has it if not given.
+    """
     get_ready()
     check_project()
     every, size = stored_options()

@@ -42,4 +42,6 @@ def serve(name: str | None, cron: str | None, every: float | None, iterations: i
         description="REINFORCE Leave-One-Out in one workspace: every stage of the plan, brought up to date.",
     )
     assert isinstance(deployment, RunnerDeployment)
+    print(f"Serving rloo/{deployment.name} to {url}: run it in the UI, or with")
+    print(f"    prefect deployment run rloo/{deployment.name} --param iterations={iterations}", flush=True)
     serve_deployments(deployment, limit=1, print_starting_message=False)

@@ -1,4 +1,4 @@
-"""Signals reach a run while DVC waits for a stage; what the run started is gone, and the exit status says which it was."""
+"""Signals reach a run while its work waits; what it started is gone, and the exit status says which it was."""
 
 import os
 import signal
@@ -19,8 +19,9 @@ from pipeline.orchestration import apart
 from prefect.exceptions import TerminationSignal
 
 def work():
-    child = subprocess.Popen([sys.executable, "-c",
-        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(60)'])"])
+    inner = "import time; print(1, flush=True); time.sleep(60)"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    child = subprocess.Popen([sys.executable, "-c", outer])
     child.wait()
     print("the work has put its files in order", flush=True)
 
