@@ -46,14 +46,18 @@ def train(
     iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
 ) -> None:
     """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
-    from stages.score.calling.resident import close_all
-    from stages.score.rewards import check_functions
+    params = load_params()
+    from pipeline.flows.reporting import reporting
 
-    check_functions(load_params())
-    close_all()  # what the functions imported is held by the worker from now on, and not by this process too
-    from pipeline.train import train as run
+    with reporting() as api:
+        from stages.score.calling.resident import close_all
+        from stages.score.rewards import check_functions
 
-    done = run(iterations)
+        check_functions(params)
+        close_all()  # what the functions imported is held by the worker from now on, and not by this process too
+        from pipeline.train import train as run
+
+        done = run(iterations, api)
     console = Console()
     from pipeline import show
 
@@ -62,6 +66,19 @@ def train(
     show.offline(console, done.last)
     console.print("Files:")
     show.files(console, done)
+
+
+@app.command()
+def serve(
+    name: Annotated[str | None, typer.Option(help="of the deployment; the folder's name if not given")] = None,
+    cron: Annotated[str | None, typer.Option(help='schedule, such as "0 2 * * *"')] = None,
+    interval: Annotated[float | None, typer.Option(min=1, help="schedule: seconds from one run to the next")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="of scheduled runs; the plan's if not given")] = None,
+) -> None:
+    """Serve the training flow of this workspace as a Prefect deployment: run, schedule and cancel it in the UI."""
+    from pipeline.flows.serve import serve as run
+
+    run(name, cron, interval, read_plan().iterations if iterations is None else iterations)
 
 
 @app.command()
@@ -203,4 +220,4 @@ def main(arguments: Any = None) -> None:
         app(arguments)
     except StageError as error:
         print(f"rloo: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(getattr(error, "status", 1))

@@ -1,17 +1,22 @@
-"""What `rloo train` shows in the terminal: two progress bars, and a line for each iteration and evaluation."""
+"""What `rloo train` shows: a line for each iteration and evaluation, and how far it is.
+
+That is two progress bars in a terminal; elsewhere (a file, a log of a scheduler) a line now and then.
+"""
 
 import json
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from pipeline.door import ALWAYS_RUN, Outcome, StageId
-from pipeline.follow import followed
+from pipeline.follow import Record
 from pipeline.show.offline import how_trained
 from stages.common import paths
 from stages.common.journal import seconds_of
@@ -21,7 +26,8 @@ from stages.common.tables import PROMPTS, read_table
 from stages.history.alarms import Alarm
 from stages.history.rows import training_row
 
-POLL_SECONDS = 0.5
+LINE_SECONDS = 30.0  # between two lines on how far a stage is, where there is no terminal
+NAMED = 6  # stages that the summary names; more are counted
 
 
 class Screen:
@@ -38,9 +44,10 @@ class Screen:
             TextColumn("{task.fields[detail]}"),
             TimeElapsedColumn(),
             console=self.console,
+            disable=not self.console.is_terminal,
         )
         self.run = self.progress.add_task("run".ljust(18), total=total, detail="")
-        self.found: list[str] = []
+        self.outcomes: dict[str, Outcome] = {}
 
     @classmethod
     def current(cls) -> "Screen":
@@ -58,19 +65,28 @@ class Screen:
     ) -> None:
         self.progress.stop()
         type(self)._current = None
+        if self.outcomes:
+            self.console.print(self.summary(), highlight=False)
 
     @contextmanager
-    def stage(self, stage: StageId, number: int) -> Iterator[None]:
-        """A bar that follows the stage's journal while the block runs."""
-        bar = self.progress.add_task(stage.dvc_name.rpartition(":")[2].ljust(18), total=None, detail="")
+    def stage(self, stage: StageId, number: int) -> Iterator[Callable[[list[Record]], None]]:
+        """Gives a function that takes new records of the stage's journal: a bar, or lines, shows how far it is."""
+        title = stage.dvc_name.rpartition(":")[2]
+        bar = self.progress.add_task(title.ljust(18), total=None, detail="")
+        told = time.monotonic()
 
-        def show(record: dict[str, Any]) -> None:
-            detail = f"{record['done']}/{record['total']} {record['unit']}"
-            self.progress.update(bar, completed=record["done"], total=record["total"], detail=detail)
+        def show(records: list[Record]) -> None:
+            nonlocal told
+            newest = [record for record in records if record["event"] == "progress"][-1:]
+            for record in newest:
+                detail = f"{record['done']}/{record['total']} {record['unit']}"
+                self.progress.update(bar, completed=record["done"], total=record["total"], detail=detail)
+                if not self.console.is_terminal and time.monotonic() - told > LINE_SECONDS:
+                    told = time.monotonic()
+                    self.console.print(f"{title:18} {detail}", highlight=False)
 
         try:
-            with followed(stage, POLL_SECONDS, show):
-                yield
+            yield show
         finally:
             self.progress.remove_task(bar)
             self.progress.update(self.run, completed=number + 1)
@@ -81,13 +97,32 @@ class Screen:
         """
         if stage.dvc_name == ALWAYS_RUN:
             return
+        self.outcomes[stage.dvc_name] = outcome
         if outcome == "computed":
             seconds = seconds_of(stage.stage, stage.name)
             if stage.stage in ("prepare", "sft", "preferences", "reward_model", "offline", "history"):
                 self.console.print(f"{stage.dvc_name:18} {seconds:5.1f} s")
-        else:
-            self.found.append(stage.dvc_name)
-            self.progress.update(self.run, detail=f"{len(self.found)} stages were up to date")
+        elif outcome == "restored":
+            self.console.print(f"{stage.dvc_name:18} restored from the run cache", highlight=False)
+        kept = sum(outcome != "computed" for outcome in self.outcomes.values())
+        if kept:
+            self.progress.update(self.run, detail=f"{kept} stages were up to date")
+
+    def again(self, reason: str) -> None:
+        """A stage has failed in a way that may be gone at the next try."""
+        self.console.print(f"[bold red]{escape(reason)}[/bold red]; it is tried again", highlight=False)
+
+    def summary(self) -> str:
+        """Which stages were computed, and which were not."""
+        return "Stages: " + "; ".join(
+            f"{len(names)} {told}{_listed(names) if named else ''}"
+            for outcome, told, named in (
+                ("computed", "computed", True),
+                ("restored", "restored from the run cache", True),
+                ("unchanged", "unchanged", False),
+            )
+            if (names := [name for name, found in self.outcomes.items() if found == outcome])
+        )
 
     def iteration(self, name: str) -> None:
         row = training_row(name, read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)))
@@ -122,6 +157,11 @@ class Screen:
     def alarms(self, name: str, alarms: list[Alarm]) -> None:
         for alarm in alarms:
             self.console.print(f"[bold red]{name}  alarm, {alarm.name}: {alarm.text}[/bold red]")
+
+
+def _listed(names: list[str]) -> str:
+    """The names, if they are few."""
+    return f" ({', '.join(names)})" if len(names) <= NAMED else ""
 
 
 def _training(name: str) -> str:

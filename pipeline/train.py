@@ -6,8 +6,10 @@ and tables for people. Either can finish what the other began.
 
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project, stage_id
-from pipeline.orchestration import flow, get_ready, reproduced, task
-from pipeline.plan import Plan, make_plan, read_plan, write_plan
+from pipeline.flows.reporting import begin
+from pipeline.flows.server import Api
+from pipeline.orchestration import brought_up, flow, get_ready, reproduced, task, working
+from pipeline.plan import WINDOW, Plan, make_plan, read_plan, write_plan
 from pipeline.screen import Screen
 from pipeline.watch import Watch
 from pipeline.worker import Worker, resident_worker
@@ -15,7 +17,7 @@ from stages.common.params_file import load_params
 from stages.common.paths import INITIAL, is_iteration
 
 
-@task(name="stage", task_run_name="{dvc_name}", persist_result=False)
+@task(name="stage", task_run_name="{dvc_name}")
 def run_stage(dvc_name: str, last: str, number: int) -> Outcome:
     """One stage of dvc.yaml; `number` is its place in the run, for the progress bar."""
     stage = stage_id(dvc_name, last)
@@ -50,24 +52,30 @@ def stages_in_order(plan: Plan) -> list[StageId]:
     return [stage_id(name, plan.last) for name in [*names, "history"]]
 
 
-@flow(name="rloo-train", flow_run_name="{iterations}-iterations", persist_result=False)
-def train_flow(iterations: int, evaluate_every: int) -> None:
+@flow(name="rloo-train", flow_run_name="{iterations}-iterations")
+def train_flow(iterations: int, evaluate_every: int, window: int = WINDOW) -> None:
     """Train for `iterations` iterations in all; what is up to date already is not computed again."""
-    plan = make_plan(iterations, evaluate_every)
+    plan = make_plan(iterations, evaluate_every, window)
     write_plan(plan)
     with resident_worker() as worker:
         train_window(plan, worker)
 
 
 def train_window(plan: Plan, worker: Worker) -> None:
-    """Bring every stage of the open window up to date."""
+    """Bring every stage of the open window up to date, in a flow run of its own."""
+    with working(worker):
+        window_flow(plan.window, plan.names[0], plan.last)
+
+
+@flow(name="rloo-window", flow_run_name="{window}: {first} to {last}")
+def window_flow(window: str, first: str, last: str) -> None:
+    """The stages of the open window, which is the plan on disk, a task each."""
+    plan = read_plan()
     stages = stages_in_order(plan)
     watch = Watch(plan)
     with Screen(total=len(stages)) as screen:
         for number, stage in enumerate(stages):
-            worker.ensure()
-            outcome = run_stage(stage.dvc_name, plan.last, number)
-            if outcome == "computed":
+            if brought_up(run_stage(stage.dvc_name, plan.last, number)) == "computed":
                 report(stage, screen, watch)
     artifacts.history()
 
@@ -85,16 +93,18 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
     if of_iteration and stage.stage in ("update", "judge"):  # an evaluation is followed by its verdict
         alarms = watch.look(stage.name, evaluated=stage.stage == "judge")
         screen.alarms(stage.name, alarms)
+        artifacts.metrics(watch.rows)
         artifacts.alarms(stage.name, alarms)
         watch.stop_at(stage.name, alarms)
 
 
-def train(iterations: int | None) -> Plan:
+def train(iterations: int | None, api: Api) -> Plan:
     """Run the flow for the plan as it stands, or for another number of iterations."""
     check_project()
     get_ready()
     plan = read_plan()
     if iterations is not None:
-        plan = make_plan(iterations, plan.evaluate_every)
-    train_flow(plan.iterations, plan.evaluate_every)
+        plan = make_plan(iterations, plan.evaluate_every, plan.size)
+    begin(api)
+    train_flow(plan.iterations, plan.evaluate_every, plan.size)
     return plan

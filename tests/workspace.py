@@ -23,7 +23,7 @@ VARIED = '''"""A random model meets constraints by chance only: a reward that di
 def varied(completion_ids, scale=1.0, **columns):
     return [scale * (sum(ids) % 7) / 7 for ids in completion_ids]
 '''
-PARTS = ("dvc.yaml", "params.yaml", ".dvcignore", ".gitignore", "stages", "pipeline")
+PARTS = ("dvc.yaml", "params.yaml", "prefect.toml", ".dvcignore", ".gitignore", "stages", "pipeline")
 
 
 def tiny_params(model: Path) -> dict[str, Any]:

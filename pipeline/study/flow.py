@@ -5,7 +5,8 @@ from rich.markdown import Markdown
 
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project
-from pipeline.orchestration import flow, get_ready, reproduced, task
+from pipeline.flows.reporting import begin, reporting
+from pipeline.orchestration import brought_up, flow, get_ready, reproduced, task
 from pipeline.screen import Screen
 from pipeline.study.page.files import check_libraries, report_file
 from pipeline.study.runs.settings import STUDIES, Study, read_study
@@ -29,7 +30,7 @@ def _stage(study: Study, part: str, name: str) -> StageId:
     return StageId(f"{STUDIES / study.name / 'dvc.yaml'}:{target}", part, journal)
 
 
-@task(name="study stage", task_run_name="{title}", persist_result=False)
+@task(name="study stage", task_run_name="{title}")
 def run_stage(stage: StageId, title: str, number: int) -> Outcome:
     """One stage; `number` is its place in the study, for the progress bar."""
     outcome = reproduced(stage, number)
@@ -39,14 +40,14 @@ def run_stage(stage: StageId, title: str, number: int) -> Outcome:
     return outcome
 
 
-@flow(name="rloo-study", flow_run_name="{name}", persist_result=False)
+@flow(name="rloo-study", flow_run_name="{name}")
 def study_flow(name: str) -> None:
     """Run what of the study is not there yet."""
     stages = stages_of(read_study(name))
     with Screen(total=len(stages)) as screen:
         for number, stage in enumerate(stages):
             title = stage.dvc_name.partition(":")[2]
-            run_stage(stage, title, number)
+            brought_up(run_stage(stage, title, number))
         screen.progress.refresh()
     artifacts.page(report_file(read_study(name)), f"study-{name}")
 
@@ -57,7 +58,9 @@ def run_study(console: Console, name: str) -> None:
     study = read_study(name)
     check_libraries()
     get_ready()
-    study_flow(name)
+    with reporting() as api:
+        begin(api)
+        study_flow(name)
     if console.width >= PAGE_WIDTH:
         console.print(Markdown(report_file(study).read_text(encoding="utf-8")))
     console.print(f"Tables, plots and page: {report_file(study).parent}", highlight=False)

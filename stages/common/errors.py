@@ -3,3 +3,7 @@
 
 class StageError(ValueError):
     """Wrong input, options or files; the message names the place and the remedy."""
+
+
+class TransientError(StageError):
+    """What may be gone at the next try, and nothing here can mend: a server that is lost, a process that was killed."""

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stages.common.errors import StageError
+from stages.common.errors import StageError, TransientError
 from stages.common.paths import LOGS
 
 PRINT_EVERY_SECONDS = 5.0
 RECORD_EVERY_SECONDS = 0.25
+SAID_CHARACTERS = 2000
 QUIET_VARIABLE = "RLOO_QUIET"
 
 
@@ -48,7 +49,7 @@ class Journal:
         self._record({"event": "progress", "done": done, "total": total, "unit": unit})
         if now - self._printed >= PRINT_EVERY_SECONDS:
             self._printed = now
-            self.say(f"{done}/{total} {unit}")
+            self._print(f"{done}/{total} {unit}")
 
     def resumed(self, done: int, total: int, unit: str) -> None:
         """Say what an earlier run of the stage, one that was killed, had finished."""
@@ -56,17 +57,22 @@ class Journal:
         self.say(f"resumed: {done} of {total} {unit} are there")
 
     def say(self, text: str) -> None:
-        """A line for people, unless a front end that draws its own progress asked for quiet."""
+        """A line for people; a front end that draws its own progress reads it in the journal."""
+        self._record({"event": "said", "text": text[:SAID_CHARACTERS]})
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        """On this process's own output, unless a front end asked for quiet."""
         if not os.environ.get(QUIET_VARIABLE):
             print(f"{self.title}: {text}", flush=True)
 
     def finish(self) -> None:
         self._record({"event": "finished", "seconds": round(self.seconds, 3)})
-        self.say(f"done in {self.seconds:.1f} s")
+        self._print(f"done in {self.seconds:.1f} s")
 
     def fail(self, error: BaseException) -> None:
         told = str(error) if isinstance(error, StageError) else f"{type(error).__name__}: {error}"
-        self._record({"event": "failed", "error": told})
+        self._record({"event": "failed", "error": told, "transient": isinstance(error, TransientError)})
 
     def _record(self, record: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from stages.common.errors import StageError
+from stages.common.errors import TransientError
 
 if TYPE_CHECKING:
     import httpx
@@ -20,8 +20,16 @@ PAUSES = (1.0, 4.0, 16.0)  # seconds before the second try, the third, and those
 SPARE_SECONDS = 2.0  # over a deadline: importing the client, and ending what is under way
 
 
-class ServerLostError(StageError):
+NO_ANSWER = ": no answer "  # what such a message says, and nothing else does: between processes only texts are passed
+
+
+class ServerLostError(TransientError):
     """No try had an answer; the message says what the last one met."""
+
+
+def tells_of_lost_server(message: str | None) -> bool:
+    """Whether it is the message of a ServerLostError, which has come as a text."""
+    return message is not None and NO_ANSWER in message
 
 
 def bearer(variable: str | None, option: str) -> dict[str, str]:
@@ -58,7 +66,7 @@ async def within(end: float, url: str) -> AsyncIterator[None]:
         async with asyncio.timeout_at(end):
             yield
     except TimeoutError:
-        raise ServerLostError(f"{url}: no answer before the deadline of the call") from None
+        raise ServerLostError(f"{url}{NO_ANSWER}before the deadline of the call") from None
 
 
 def pauses(tries: int) -> Iterator[float]:
@@ -86,4 +94,4 @@ async def post(client: "httpx.AsyncClient", url: str, body: Mapping[str, Any], t
         if not tried_again(response.status_code):
             return response
         met = f"status {response.status_code}: {response.text[:200]}"
-    raise ServerLostError(f"{url}: no answer in {tries} tries; the last: {met}")
+    raise ServerLostError(f"{url}{NO_ANSWER}in {tries} tries; the last: {met}")

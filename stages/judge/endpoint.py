@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx
 
 from stages.common.params import Endpoint, ParamsError
-from stages.common.post import bearer, pauses, tried_again
+from stages.common.post import NO_ANSWER, bearer, pauses, tried_again
 
 VERDICT = re.compile(r"\b(A|B|TIE|Tie|tie)\b")
 
@@ -74,7 +74,7 @@ def ask(client: httpx.Client, question: Question, options: Endpoint) -> Answer:
         if not tried_again(response.status_code):
             return read(response)
         message = f"status {response.status_code}"
-    return Answer(None, message)
+    return Answer(None, f"{options.base_url}{NO_ANSWER}in {options.tries} tries; the last: {message}")
 
 
 def request(question: Question, options: Endpoint) -> dict[str, object]:

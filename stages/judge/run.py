@@ -10,12 +10,13 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
-from stages.common.errors import StageError
+from stages.common.errors import StageError, TransientError
 from stages.common.files import publish
 from stages.common.gate import refuse
 from stages.common.journal import Journal
 from stages.common.params import Params
 from stages.common.policy import Models
+from stages.common.post import tells_of_lost_server
 from stages.common.tables import GENERATIONS, JUDGED, KEY, PROMPTS, read_table, write_table
 from stages.judge.pairs import judge_by_endpoint, judge_by_scores
 from stages.judge.summary import summarise
@@ -43,8 +44,11 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
         judge = judge_by_scores if params.judge.endpoint is None else judge_by_endpoint
         table = judge(pairs_of(name), params, models, journal)
         if table["outcome"].null_count() == table.height:
-            reason = table["message"].drop_nulls().to_list()[0]
-            raise StageError(f"judge: no pair has an outcome; the first reason: {reason}")
+            reasons = table["message"].drop_nulls().to_list()
+            lost = all(map(tells_of_lost_server, reasons))
+            raise (TransientError if lost else StageError)(
+                f"judge: no pair has an outcome; the first reason: {reasons[0]}"
+            )
         metrics = summarise(table, params)
         journal.say(
             f"win-rate {metrics['win_rate']:.3f} [{metrics['win_rate_low']:.3f}, {metrics['win_rate_high']:.3f}] "

@@ -15,9 +15,11 @@ async def main():
         flows = await client.read_flow_runs()
         tasks = await client.read_task_runs()
         artifacts = await client.read_artifacts()
+        logs = await client.read_logs()
         print(json.dumps({
-            "flows": [run.state_name for run in flows],
+            "flows": {run.name: run.state_name for run in flows},
             "tasks": {run.name: run.state_name for run in tasks},
+            "logs": [log.message for log in logs],
             "artifacts": sorted({a.key for a in artifacts}),
             "markdown": next((a.data for a in artifacts if a.type == "markdown"), ""),
             "largest_result": max(len(json.dumps(run.model_dump(mode="json"))) for run in [*flows, *tasks]),
@@ -50,9 +52,12 @@ def test_dvc_has_nothing_left_to_do_after_the_flow(flow_workspace):
 
 def test_prefect_knows_one_task_per_stage_and_holds_the_artifacts(flow_workspace, reference):
     found = prefect_runs(flow_workspace)
-    assert found["flows"] == ["Completed"]
-    assert found["tasks"] == dict.fromkeys(reference.lock(), "Completed")
-    assert {"rloo-iteration", "rloo-completions", "rloo-history"} <= set(found["artifacts"])
+    assert found["flows"] == {"2-iterations": "Completed", "w0001: i0001 to i0002": "Completed"}
+    stages = {name: state for name, state in found["tasks"].items() if not name.startswith("rloo-window")}
+    assert stages == dict.fromkeys(reference.lock(), "Completed")
+    assert {"rloo-metrics", "rloo-completions", "rloo-files", "rloo-history"} <= set(found["artifacts"])
+    assert any(line.startswith("task reward") for line in found["logs"])  # what the stage `score` says of its work
+    assert found["largest_result"] < 10_000
     assert "## Best of i000" in found["markdown"]
     assert "advantage" in found["markdown"]
 
@@ -66,6 +71,8 @@ def test_dvc_and_the_flow_finish_what_the_other_began(new_workspace, reference):
     output = workspace.run("rloo", "train")
     assert workspace.lock() == reference.lock()
     assert "rollout i0001" not in workspace.computed_since(before)
+    found = prefect_runs(workspace)["tasks"]
+    assert (found["rollout@i0001"], found["update@i0001"]) == ("Cached", "Completed")
     assert "i0002  held-out reward" in output
 
 
@@ -75,7 +82,7 @@ def test_a_stage_that_fails_fails_the_flow_with_its_reason(new_workspace):
     workspace.change("policy.lora.targets", ["nonsense"])
     output = workspace.fail("rloo", "train")
     assert "prepare_options: params.yaml: policy.lora.targets = ['nonsense']" in output
-    assert prefect_runs(workspace)["flows"] == ["Failed"]
+    assert set(prefect_runs(workspace)["flows"].values()) == {"Failed"}
     assert not (workspace.folder / "data/iterations").exists()
 
 

@@ -22,14 +22,15 @@ def project(tmp_path, monkeypatch):
 def test_progress_of_the_running_stage_is_heard_and_that_of_an_earlier_run_is_not(project):
     stage, heard = stage_id("rollout@i0003", "i0003"), []
     Journal("rollout", "i0003").progress(1, 64, "of yesterday")
-    with followed(stage, 0.005, heard.append):
+    with followed(stage, 0.005, heard.extend):
         for _ in range(5):
             time.sleep(0.01)
         journal = Journal("rollout", "i0003")
         journal.progress(7, 64, "completions ended")
         for _ in range(40):
             time.sleep(0.01)
-    assert [record["done"] for record in heard] == [7]
+    assert [record["event"] for record in heard] == ["started", "progress"]
+    assert heard[1]["done"] == 7
 
 
 def test_lines_reach_the_terminal_though_stdout_is_redirected(project, capsys):

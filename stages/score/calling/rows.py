@@ -12,7 +12,7 @@ from stages.score.calling.function import UserFunction
 from stages.score.calling.inputs import ROWS, Inputs, key_of_row
 from stages.score.calling.one_call import Call, one_call
 from stages.score.calling.session import Failure, Session, session
-from stages.score.calling.threshold import check_failed, failed
+from stages.score.calling.threshold import check_failed, error_of, failed
 from stages.score.calling.worker import RewardError
 
 
@@ -81,7 +81,7 @@ def refuse_if_all_failed(function: UserFunction, inputs: Inputs, rows: list[Row]
     """A function that fails on every row is wrong as a whole. Of a single row that cannot be said."""
     if len(rows) > 1 and all(row[1] == "error" for row in rows):
         why = f"{failures[0].told}{failures[0].limit}" if failures else f"said of its rows: {rows[0][2]}"
-        raise RewardError(
+        raise error_of(rows)(
             f"{function.told} {why}, and failed on all {len(failed(rows))} rows; the first is "
             f"{key_of_row(inputs, 0)}; its traceback and what it printed are in {function.log}"
         )

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from stages.common.post import tells_of_lost_server
 from stages.score.calling.cache import Row
 from stages.score.calling.inputs import key_of_row
-from stages.score.calling.worker import RewardError
+from stages.score.calling.worker import RewardError, RewardLostError
 
 FAILED = ("invalid", "timeout", "error")
 
@@ -14,6 +15,12 @@ FAILED = ("invalid", "timeout", "error")
 def failed(rows: Sequence[Row]) -> list[int]:
     """Places of the rows that should have had a score; those that a function does not apply to are none of them."""
     return [place for place, row in enumerate(rows) if row[1] in FAILED]
+
+
+def error_of(rows: Sequence[Row]) -> type[RewardError]:
+    """What is raised for these rows: transient if every failure among them is a server that did not answer."""
+    lost = all(tells_of_lost_server(rows[place][2]) for place in failed(rows))
+    return RewardLostError if lost else RewardError
 
 
 def check_failed(
@@ -37,7 +44,7 @@ def check_failed(
     where = "" if log is None else f" What it printed is in {log}."
     first = f"the first is {key_of_row(inputs, places[0])}: {rows[places[0]][2]}"
     options = f" ({', '.join(limits)})" if limits else ""
-    raise RewardError(
+    raise error_of(rows)(
         f"{told}: {len(places)} of {count} rows could not be scored{so_far} ({by_status}), more than score.max_failed "
         f"= {max_failed:g} allows; {first}.{where} Mend the reward or its limits{options}, or raise score.max_failed"
     )

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any
 
 from stages.common import paths
-from stages.common.errors import StageError
+from stages.common.errors import StageError, TransientError
 from stages.score.calling.frames import receive, send
 from stages.score.calling.processes import kill_marked
 
@@ -35,6 +35,10 @@ ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUM
 
 class RewardError(StageError):
     """A reward function that is wrong as a whole; the message names it and the remedy."""
+
+
+class RewardLostError(RewardError, TransientError):
+    """Rows have no reward because a server did not answer; it may at the next try, and finished calls are kept."""
 
 
 class UnwantedError(Exception):

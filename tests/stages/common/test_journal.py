@@ -30,7 +30,11 @@ def test_a_stage_that_ends_has_seconds():
 def test_a_stage_that_fails_says_why_and_has_no_seconds(error):
     with pytest.raises(type(error)), journalled("score", "i0001"):
         raise error
-    assert read_journal("score", "i0001")[-1] == {"event": "failed", "error": f"{type(error).__name__}: no reward"}
+    assert read_journal("score", "i0001")[-1] == {
+        "event": "failed",
+        "error": f"{type(error).__name__}: no reward",
+        "transient": False,
+    }
     assert seconds_of("score", "i0001") is None
 
 

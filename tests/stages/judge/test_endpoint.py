@@ -94,13 +94,13 @@ def test_the_last_line_decides(text, verdict):
 def test_what_goes_wrong_is_no_verdict_and_says_why(respond, told):
     answer = answered(respond)
     assert answer.verdict is None
-    assert answer.message.startswith(told)
+    assert told in answer.message
 
 
 def test_no_connection_is_no_verdict():
     (answer,) = ask_all([Question("p", "a", "b")], options())
     assert answer.verdict is None
-    assert answer.message.startswith("ConnectError")
+    assert "no answer in 1 tries; the last: ConnectError" in answer.message
 
 
 def test_trying_again_helps_where_it_can(monkeypatch):

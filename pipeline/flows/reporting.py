@@ -1,0 +1,40 @@
+"""A command that runs a flow: it has a server to report to, ends in order when told to, and says how it ended."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+from prefect.exceptions import CancelledRun, PrefectException, TerminationSignal
+
+from pipeline.flows import stopping
+from pipeline.flows.server import Api, open_api, wait_for
+from stages.common.errors import StageError
+
+
+@contextmanager
+def reporting() -> Iterator[Api]:
+    """The server is there, or is coming up, while the block imports what it needs; `begin` waits for it."""
+    stopping.listen()
+    try:
+        api = open_api()
+        if api.process is not None:
+            stopping.spare(api.process.pid)
+        yield api
+    except TerminationSignal as signal:
+        stopping.stopping(signal.signal)
+        raise stopping.RunStoppedError from None
+    except CancelledRun:
+        raise stopping.RunStoppedError from None
+    except (httpx.HTTPError, PrefectException) as error:
+        raise StageError(
+            f"Prefect could not be told how the run goes ({type(error).__name__}: {error}); what is finished stays, "
+            "and the same command goes on from here"
+        ) from error
+
+
+def begin(api: Api) -> None:
+    """Wait for the server, and tell it what became of the last run here if that was killed."""
+    from pipeline.flows.record import mark_left
+
+    wait_for(api)
+    mark_left()

@@ -1,0 +1,115 @@
+"""How a run ends before its time: Ctrl-C, SIGTERM, SIGHUP, or a cancellation in Prefect. All of them come to the same.
+
+The main thread raises Prefect's TerminationSignal, whatever it is doing; what the run started is killed, which loses
+nothing, as files appear by rename alone; tasks and flows end as Cancelled; the process exits with 128 + the signal. A
+second signal, or too long a wait (for a server that is gone, say), ends it at once.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from types import FrameType
+
+import psutil
+from prefect.exceptions import TerminationSignal
+
+from stages.common.errors import StageError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_SECONDS = 8.0  # for all of it: within ten, nothing is left
+WORK_SECONDS = 5.0  # of them, for DVC to put its files and locks in order once its stage is gone
+LOOK_SECONDS = 0.05
+
+_reasons: list[str] = []  # why this run is being stopped; the first counts
+_stopping: list[int] = []  # the signals that it is being stopped by
+_spared: list[int] = []  # processes that outlive the work: the server that is told how the run ended
+
+
+class RunStoppedError(StageError):
+    """A run that was told to stop; `status` is the exit status of the command."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{why()}; what is finished stays, and the same command goes on from here")
+        self.status = 128 + (_stopping[0] if _stopping else signal.SIGTERM)
+
+
+def listen() -> None:
+    """Take the signals that end a run; one that the shell had this process ignore (nohup, &) stays ignored."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _hear)
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    if _stopping:
+        _leave(f"{why()}, and told again", 128 + number)
+    stopping(number)
+    raise TerminationSignal(signal=number)
+
+
+def stopping(number: int) -> None:
+    """A signal to stop has come; Prefect takes SIGTERM itself while a flow runs. From here on the time runs."""
+    if _stopping:
+        return
+    _stopping.append(number)
+    _reasons.append(f"stopped by {signal.Signals(number).name}")
+    signal.signal(signal.SIGTERM, _hear)
+    leave_within(EXIT_SECONDS, why(), 128 + number)
+
+
+def cancel(reason: str) -> None:
+    """Stop the run from another thread."""
+    _reasons.append(reason)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def why() -> str:
+    """The reason of the stop, for Prefect and for the screen."""
+    return _reasons[0] if _reasons else "cancelled"
+
+
+def again() -> TerminationSignal:
+    """What goes on to stop the run where a task or a flow has ended as Cancelled."""
+    return TerminationSignal(signal=_stopping[0] if _stopping else signal.SIGTERM)
+
+
+def leave_within(seconds: float, reason: str, status: int) -> None:
+    """End this process and its children if it has not ended by then."""
+
+    def leave() -> None:
+        time.sleep(seconds)
+        _leave(reason, status)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
+def _leave(reason: str, status: int) -> None:
+    _spared.clear()
+    kill_children()
+    print(f"rloo: {reason}", file=sys.stderr, flush=True)
+    os._exit(status)
+
+
+def spare(pid: int) -> None:
+    """Leave a process be while the run is stopped: it ends with this one."""
+    _spared.append(pid)
+
+
+def kill_children() -> None:
+    """Everything that this process started, and what that has started: stages, the worker, reward functions."""
+    for child in psutil.Process().children(recursive=True):
+        if child.pid not in _spared:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+def kill_until(done: threading.Event) -> None:
+    """Kill the children until the work that waits for them has ended; one may be just about to start."""
+    deadline = time.monotonic() + WORK_SECONDS
+    while time.monotonic() < deadline:
+        kill_children()
+        if done.wait(LOOK_SECONDS):
+            return
