@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stages.common.checked import reading
 from stages.common.errors import StageError
 from stages.common.params import AdamW, Schedule
 
@@ -96,7 +97,7 @@ class StoredAdamW:
 
     def load(self, path: Path) -> None:
         """Restore what `save` wrote; a state of zero steps has no moments."""
-        with safe_open(path, framework="pt") as stored:
+        with reading(path), safe_open(path, framework="pt") as stored:
             self.step_count = int(stored.metadata()["steps"])
             names = set(stored.keys())
             for name, master in self.masters.items():

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from stages.common.checked import reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.model_folder import how_to_load, load_tokenizer
@@ -56,9 +57,11 @@ def load_reward_folder(folder: Path, runtime: Runtime) -> tuple[Any, Any]:
     """Model, on the device, and tokenizer of a reward model that an earlier stage wrote."""
     if not (folder / "config.json").exists():
         raise RewardModelError(f"{folder} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
-    tokenizer = load_tokenizer(folder)
     own_code = how_to_load(folder)["trust_remote_code"]
-    return load_reward_model(folder, runtime.dtype, own_code=own_code).to(runtime.device), tokenizer
+    with reading(folder):
+        tokenizer = load_tokenizer(folder)
+        model = load_reward_model(folder, runtime.dtype, own_code=own_code)
+    return model.to(runtime.device), tokenizer
 
 
 def head_of(model: Any) -> torch.nn.Module | None:
