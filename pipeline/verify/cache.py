@@ -10,6 +10,7 @@ from pathlib import Path
 from pipeline.verify.findings import Finding
 from pipeline.verify.locks import FOLDER, Locks, Out, object_path
 from pipeline.verify.workspace import Say, md5_of
+from stages.common.checked import here
 from stages.common.paths import MANIFESTS
 
 EARLIER = "an earlier run"
@@ -34,7 +35,7 @@ def examine(cache: Path, locks: Locks, names: list[str], say: Say, intact: set[P
         say(str(path))
         if md5_of(path) != oid.removesuffix(FOLDER):
             outs = locks.of_object.get(oid, [])
-            yield Finding("damaged", path, ", ".join(dict.fromkeys(o.stage for o in outs)) or EARLIER, _of(outs))
+            yield Finding("damaged", here(path), ", ".join(dict.fromkeys(o.stage for o in outs)) or EARLIER, _of(outs))
             yield from _linked(path, outs)
 
 
