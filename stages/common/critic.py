@@ -19,7 +19,7 @@ from transformers.utils import logging
 from stages.common.checked import check_folder, checked, reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
-from stages.common.model_folder import how_to_load
+from stages.common.model_folder import how_to_load, owned
 from stages.common.paths import REFERENCE
 from stages.common.reward_model import head_of
 
@@ -91,6 +91,7 @@ def headed(folder: Path, runtime: Runtime) -> Any:
                 output_loading_info=True,
                 **how_to_load(folder),
             )
+            owned(model)
     except (OSError, ValueError) as error:
         raise CriticError(f"{folder}: no value head can be put on it: {error}") from None
     finally:

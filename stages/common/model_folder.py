@@ -58,7 +58,17 @@ def load_model(folder: Path, runtime: Runtime) -> Any:
             model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", **options)
         except ValueError:  # an architecture without this kernel: its own attention
             model = AutoModelForCausalLM.from_pretrained(folder, **options)
+        owned(model)
     return model.to(runtime.device).eval().requires_grad_(False)
+
+
+def owned(model: Any) -> Any:
+    """The model with its weights in this process's own memory. As they are loaded they are mapped from the file, and a
+    byte that flips there would flip in a model that a worker has held for long.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
+    return model
 
 
 def eos_of(config: dict[str, Any]) -> list[int]:

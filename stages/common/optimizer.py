@@ -104,7 +104,7 @@ class StoredAdamW:
                 if f"exp_avg/{name}" in names:
                     self.adamw.state[master] = {
                         "step": torch.tensor(float(self.step_count)),
-                        **{m: stored.get_tensor(f"{m}/{name}").to(master.device) for m in MOMENTS},
+                        **{m: stored.get_tensor(f"{m}/{name}").to(master.device, copy=True) for m in MOMENTS},
                     }
                 elif self.step_count:
                     raise OptimizerError(f"{path}: no state for parameter {name}; it belongs to another policy")

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 from stages.common.checked import reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
-from stages.common.model_folder import how_to_load, load_tokenizer
+from stages.common.model_folder import how_to_load, load_tokenizer, owned
 from stages.common.positions import positions_of
 
 NORMALISATION = "normalisation.json"  # {mean, std, samples} of the scores over answers of the reference
@@ -61,6 +61,7 @@ def load_reward_folder(folder: Path, runtime: Runtime) -> tuple[Any, Any]:
     with reading(folder):
         tokenizer = load_tokenizer(folder)
         model = load_reward_model(folder, runtime.dtype, own_code=own_code)
+        owned(model)
     return model.to(runtime.device), tokenizer
 
 
