@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +51,8 @@ def mounted(folder, *options):
 
 def fill(folder):
     """No byte is free afterwards."""
-    with (folder / "filler").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-        for _ in range(2 * SMALL // 4096):
+    with (folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
             file.write(b"x" * 4096)
 
 
