@@ -79,7 +79,8 @@ def listing(path: Path) -> dict[str, Any] | None:
     if producer is None or (record is not None and record.owns(path)):
         return None
     stage, name = producer
-    manifest = paths.manifest(stage, name or _last())
+    name = name or _last()
+    manifest = paths.manifest(stage, name)
     found = _of_entry(path) if stage == "window_entry" else read_manifest(manifest)
     if found is None and record is not None:
         raise ManifestError(f"{path}: {stage} {name} has not finished, there is no {manifest}; {AGAIN}")
