@@ -7,8 +7,10 @@ import torch
 
 from pipeline.names import check_policy
 from stages.common import paths
+from stages.common.checked import reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
+from stages.common.files import publish
 from stages.common.policy import Models, is_adapter, load_tokenizer
 
 
@@ -20,9 +22,12 @@ def export(name: str, target: Path) -> None:
         raise StageError(f"{folder} does not exist; `rloo train` makes it")
     if target.exists():
         raise StageError(f"{target} exists already; give a new folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(target.name + ".partial")
-    shutil.rmtree(scratch, ignore_errors=True)
+    with publish(target) as scratch:
+        write(folder, scratch)
+
+
+def write(folder: Path, scratch: Path) -> None:
+    """The model of a policy's folder, whole."""
     if is_adapter(folder):
         model = Models(Runtime(torch.device("cpu"), torch.float32)).policy(folder).merge_and_unload()
         model.save_pretrained(scratch)
@@ -30,5 +35,5 @@ def export(name: str, target: Path) -> None:
         for code in paths.REFERENCE.glob("*.py"):  # of a model that brings its own
             shutil.copyfile(code, scratch / code.name)
     else:
-        shutil.copytree(folder, scratch)
-    scratch.rename(target)
+        with reading(folder):
+            shutil.copytree(folder, scratch)

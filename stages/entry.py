@@ -5,14 +5,16 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from stages.common.disk import telling
 from stages.common.errors import StageError
-from stages.common.files import published, sweep_partial
+from stages.common.files import sweep_partial
 from stages.common.journal import journalled
 from stages.common.kept.keeping import keeping
-from stages.common.manifest import write_manifest
+from stages.common.manifest import start, write_manifest
 from stages.common.params import Compute
 from stages.common.params_file import load_params
-from stages.common.paths import is_iteration, iteration_name, iteration_number
+from stages.common.paths import DATA, is_iteration, iteration_name, iteration_number
+from stages.common.record import recording
 
 if TYPE_CHECKING:
     from stages.common.device import Runtime
@@ -58,7 +60,7 @@ def check_name(stage: str, name: str) -> None:
 def run_stage(stage: str, name: str) -> None:
     """Run a stage on the files of iteration `name` (or: its part `name`; for the reward model `name`; up to `name`)."""
     check_name(stage, name)
-    with journalled(stage, name) as journal:
+    with telling(DATA), journalled(stage, name) as journal:
         params = load_params()
         if stage in OF_REWARD_MODELS and name not in params.reward_models:
             raise StageError(f"params.yaml: reward_models has no {name!r}")
@@ -67,14 +69,14 @@ def run_stage(stage: str, name: str) -> None:
             known = "" if stage in OF_OFFLINE else f"; iterations have names like {iteration_name(3)}"
             raise StageError(f"params.yaml: offline has no {name!r}{known}")
         sweep_partial()
-        published.clear()
-        with keeping(stage, name, params.resume.every_seconds, journal):
-            room = import_module(f"stages.{stage}.run")
+        room = import_module(f"stages.{stage}.run")
+        with recording(stage, name) as record, keeping(stage, name, params.resume.every_seconds, journal):
+            start(record)
             if stage in WITHOUT_MODELS:
                 room.run(name, params, journal)
             else:
                 room.run(name, params, models_of(params.compute), journal)
-            write_manifest(stage, name)
+            write_manifest(record)
 
 
 def main(stage: str, arguments: list[str]) -> int:

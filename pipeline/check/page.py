@@ -17,6 +17,7 @@ from pipeline.check.estimate import Line, not_estimated
 from pipeline.check.findings import Finding
 from pipeline.check.samples import samples, visible
 from stages.common import paths
+from stages.common.files import publish
 from stages.common.read_json import read_json
 from stages.common.tables import PROMPTS
 
@@ -201,4 +202,5 @@ def write(path: Path, content: list[Section], last: str) -> None:
             text.write("````\n")
         text.write(f"\n{last}\n")
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with publish(path) as scratch:
+        scratch.write_text("\n".join(lines) + "\n", encoding="utf-8")

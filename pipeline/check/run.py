@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,7 @@ from pipeline.check.reduced import reduced, rooted
 from pipeline.check.workspace import inside, place, scratch_project, write_params
 from pipeline.plan import Plan, read_plan
 from stages.common import paths
+from stages.common.checked import reading
 from stages.common.cores import available_cores
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
@@ -91,11 +93,18 @@ def counted(findings: list[Finding], level: str) -> str:
 
 
 def link_reusable(work: DryRun, folder: Path) -> None:
-    """Link what the project has made already and what is what params.yaml asks for now."""
+    """Link what the project has made already and what is what params.yaml asks for now; what is damaged is an error."""
     work.say("what is there already")
-    work.reused = current.reusable(work.params, folder)
-    for path in work.reused:
-        place(path, folder / path)
+    for path in current.reusable(work.params, folder):
+        if attempt(work.findings, str(path), partial(verified, path)) is not None:
+            work.reused.append(path)
+            place(path, folder / path)
+
+
+def verified(path: Path) -> Path:
+    """The path, if every file is what its stage wrote."""
+    with reading(path):
+        return path
 
 
 def threads(params: Params) -> int:

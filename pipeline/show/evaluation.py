@@ -10,6 +10,7 @@ from rich.table import Table
 
 from pipeline.names import check_evaluated
 from stages.common import paths
+from stages.common.checked import checked
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
 from stages.common.seeds import seed_of
@@ -21,7 +22,7 @@ def read_evaluation(name: str) -> dict[str, Any]:
     path = paths.evaluation(name)
     if not path.exists():
         raise StageError(f"{path} does not exist: {name} is not evaluated yet; `rloo train` does that")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(checked(path).read_text(encoding="utf-8"))
     return found
 
 
@@ -103,7 +104,7 @@ def add_win_rates(table: Table, before: str, after: str) -> None:
 def read_verdict(name: str) -> dict[str, Any]:
     """Nothing for the initial policy, and without a judge."""
     path = paths.verdict(name)
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, Any] = json.loads(checked(path).read_text(encoding="utf-8")) if path.exists() else {}
     return found
 
 

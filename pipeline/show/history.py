@@ -7,6 +7,7 @@ from rich.table import Table
 
 from pipeline.show.text import text
 from stages.common import paths
+from stages.common.checked import checked
 from stages.common.errors import StageError
 
 HISTORY_COLUMNS = {
@@ -74,7 +75,7 @@ DIAGNOSTICS = {
 def read_history() -> pl.DataFrame:
     if not paths.HISTORY.exists():
         raise StageError(f"{paths.HISTORY} does not exist yet; `rloo train` or `dvc repro` makes it")
-    return pl.read_parquet(paths.HISTORY)
+    return pl.read_parquet(checked(paths.HISTORY))
 
 
 def history(console: Console) -> None:

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from pipeline.show.evaluation import interval, read_evaluation
 from stages.common import paths
+from stages.common.checked import checked
 from stages.common.params import Offline
 from stages.common.params_file import load_params
 from stages.common.tables import OFFLINE_STEPS, read_table
@@ -42,5 +43,5 @@ def offline(console: Console, last: str) -> None:
 def _win_rate(name: str) -> str:
     """Empty without a judge, and for the initial policy, which the others are compared with."""
     path = paths.verdict(name)
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, Any] = json.loads(checked(path).read_text(encoding="utf-8")) if path.exists() else {}
     return interval(found, "win_rate") if found else ""

@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 from transformers.utils import logging
 
+from stages.common.checked import check_folder, checked, reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
-from stages.common.fingerprint import folder_hash
-from stages.common.model_folder import how_to_load
+from stages.common.model_folder import how_to_load, owned
 from stages.common.paths import REFERENCE
 from stages.common.reward_model import head_of
 
@@ -49,7 +49,7 @@ def described(folder: Path) -> dict[str, str] | None:
     path = folder / MARKER
     if not path.exists():
         raise CriticError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
-    found: dict[str, str] | None = json.loads(path.read_text(encoding="utf-8"))["critic"]
+    found: dict[str, str] | None = json.loads(checked(path).read_text(encoding="utf-8"))["critic"]
     return found
 
 
@@ -64,10 +64,15 @@ def base_of(folder: Path) -> Path:
     return own if own.exists() else REFERENCE
 
 
+def is_weights(path: Path) -> bool:
+    """Whether a file of the folder says what the values are."""
+    return path.name not in NO_WEIGHTS
+
+
 def critic_hash(folder: Path) -> str:
     """Hash of all that decides the values: the folder's weights, and those of the reference below an adapter."""
-    own = folder_hash(folder, lambda path: path.name not in NO_WEIGHTS)
-    return own + folder_hash(REFERENCE) if (folder / ADAPTER).exists() and base_of(folder) == REFERENCE else own
+    own = check_folder(folder, is_weights)
+    return own + check_folder(REFERENCE) if (folder / ADAPTER).exists() and base_of(folder) == REFERENCE else own
 
 
 def headed(folder: Path, runtime: Runtime) -> Any:
@@ -77,14 +82,16 @@ def headed(folder: Path, runtime: Runtime) -> Any:
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # that the head is new and the language model's is gone is what is wanted
     try:
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            folder,
-            num_labels=1,
-            dtype=runtime.dtype,
-            attn_implementation="sdpa",
-            output_loading_info=True,
-            **how_to_load(folder),
-        )
+        with reading(folder, is_weights):
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                num_labels=1,
+                dtype=runtime.dtype,
+                attn_implementation="sdpa",
+                output_loading_info=True,
+                **how_to_load(folder),
+            )
+            owned(model)
     except (OSError, ValueError) as error:
         raise CriticError(f"{folder}: no value head can be put on it: {error}") from None
     finally:
@@ -106,9 +113,10 @@ def load_critic(folder: Path, runtime: Runtime) -> Critic:
     if not (folder / ADAPTER).exists():
         return Critic(headed(folder, runtime).requires_grad_(True), None)
     model = headed(base_of(folder), runtime)
-    adapter = PeftModel.from_pretrained(model, folder, is_trainable=True).eval()
     head = head_of(model)
     assert head is not None, "headed() has checked it"
-    head.load_state_dict(load_file(folder / HEAD))
+    with reading(folder, is_weights):
+        adapter = PeftModel.from_pretrained(model, folder, is_trainable=True).eval()
+        head.load_state_dict(load_file(folder / HEAD))
     head.requires_grad_(True)
     return Critic(model, adapter)

@@ -1,31 +1,48 @@
 """Content hashes of model folders: how a process knows that a model it holds is the one on disk."""
 
 import os
+import time
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
-Signature = tuple[int, int, int, int]
+Signature = tuple[int, int, int, int, int]
+
+SETTLED_NS = 20_000_000  # a file system's clock ticks every 10 ms or faster: within a tick a change leaves no trace
+LARGE = 1 << 20  # bytes; hashing a smaller file once more costs less than waiting
 
 _known: dict[Path, tuple[Signature, str]] = {}
 
 
 def _signature(path: Path) -> Signature:
     stat = os.stat(path)
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def file_hash(path: Path) -> str:
-    """Hash of a file's bytes; read again only if its inode, size or times have changed since the last call."""
-    signature = _signature(path)
+    """Hash of a file's bytes; read again only if its inode, size or times have changed since the last call.
+
+    What was changed this very moment could change once more within a tick of the clock, unseen: it is not remembered.
+    """
     held = _known.get(path)
-    if held is None or held[0] != signature:
-        digest = blake2b(digest_size=16)
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 24):
-                digest.update(chunk)
-        held = _known[path] = (signature, digest.hexdigest())
-    return held[1]
+    if held is not None and held[0] == _signature(path):
+        return held[1]
+    if _settles_in(path) and path.stat().st_size >= LARGE:
+        time.sleep(_settles_in(path))
+    signature, settled = _signature(path), not _settles_in(path)
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 24):
+            digest.update(chunk)
+    if settled:
+        _known[path] = (signature, digest.hexdigest())
+    return digest.hexdigest()
+
+
+def _settles_in(path: Path) -> float:
+    """Seconds until a change of the file would show in its times; 0: it would now."""
+    age = time.time_ns() - os.stat(path).st_ctime_ns
+    return (SETTLED_NS - age) / 1e9 if 0 <= age < SETTLED_NS else float(age < 0) * SETTLED_NS / 1e9
 
 
 def folder_hash(folder: Path, counts: Callable[[Path], bool] = lambda path: True) -> str:

@@ -3,14 +3,16 @@
 Timings live here and not in the tables: a table is the same bytes each time it is computed, a duration is not.
 """
 
+import errno
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from stages.common.disk import DiskError, telling
 from stages.common.errors import StageError, TransientError
 from stages.common.paths import LOGS
 
@@ -32,8 +34,9 @@ class Journal:
         self.path = journal_path(stage, name)
         self._started = time.monotonic()
         self._printed = self._recorded = 0.0
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.unlink(missing_ok=True)
+        with telling(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.unlink(missing_ok=True)
         self._record({"event": "started", "pid": os.getpid(), "time": time.time()})
 
     @property
@@ -46,7 +49,8 @@ class Journal:
         if done < total and now - self._recorded < RECORD_EVERY_SECONDS:
             return
         self._recorded = now
-        self._record({"event": "progress", "done": done, "total": total, "unit": unit})
+        with suppress(DiskError):  # whether there is room counts when results are written
+            self._record({"event": "progress", "done": done, "total": total, "unit": unit})
         if now - self._printed >= PRINT_EVERY_SECONDS:
             self._printed = now
             self._print(f"{done}/{total} {unit}")
@@ -72,11 +76,27 @@ class Journal:
 
     def fail(self, error: BaseException) -> None:
         told = str(error) if isinstance(error, StageError) else f"{type(error).__name__}: {error}"
-        self._record({"event": "failed", "error": told, "transient": isinstance(error, TransientError)})
+        record = {"event": "failed", "error": told, "transient": isinstance(error, TransientError)}
+        try:
+            self._record(record)
+        except DiskError:
+            self._record_in_place(record)
 
     def _record(self, record: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        """Add a line, whole or not at all; a DiskError if there is no room for it."""
+        line = (json.dumps(record) + "\n").encode()
+        with telling(self.path), self.path.open("ab", buffering=0) as file:
+            size = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(size)
+                raise OSError(errno.ENOSPC, "no room for a whole line", str(self.path))
+
+    def _record_in_place(self, record: dict[str, Any]) -> None:
+        """On a full disk, how the stage ended goes where its progress was: that room the file has already."""
+        with suppress(OSError), self.path.open("r+b", buffering=0) as file:
+            file.readline()
+            file.write((json.dumps(record) + "\n").encode())
+            file.truncate(file.tell())
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from stages.common.checked import check_folder, checked, reading, small
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.paths import REFERENCE
@@ -38,10 +39,12 @@ def copy_code(source: Path, target: Path) -> None:
 
 
 def load_tokenizer(folder: Path = REFERENCE) -> Any:
+    check_folder(folder, small)
     return AutoTokenizer.from_pretrained(folder, **how_to_load(folder))
 
 
 def load_config(folder: Path = REFERENCE) -> Any:
+    check_folder(folder, small)
     return AutoConfig.from_pretrained(folder, **how_to_load(folder))
 
 
@@ -50,11 +53,22 @@ def load_model(folder: Path, runtime: Runtime) -> Any:
     if not (folder / "config.json").exists():
         raise PolicyError(f"{folder}: not a model folder (no config.json)")
     options = {"dtype": runtime.dtype, **how_to_load(folder)}
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", **options)
-    except ValueError:  # an architecture without this kernel: its own attention
-        model = AutoModelForCausalLM.from_pretrained(folder, **options)
+    with reading(folder):
+        try:
+            model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", **options)
+        except ValueError:  # an architecture without this kernel: its own attention
+            model = AutoModelForCausalLM.from_pretrained(folder, **options)
+        owned(model)
     return model.to(runtime.device).eval().requires_grad_(False)
+
+
+def owned(model: Any) -> Any:
+    """The model with its weights in this process's own memory. As they are loaded they are mapped from the file, and a
+    byte that flips there would flip in a model that a worker has held for long.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        tensor.data = tensor.data.clone()
+    return model
 
 
 def eos_of(config: dict[str, Any]) -> list[int]:
@@ -69,4 +83,4 @@ def eos_of_folder(folder: Path) -> list[int]:
     path = folder / "config.json"
     if not path.exists():
         raise PolicyError(f"{folder}: not a model folder (no config.json)")
-    return eos_of(json.loads(path.read_text(encoding="utf-8")))
+    return eos_of(json.loads(checked(path).read_text(encoding="utf-8")))

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from stages.common.checked import reading
 from stages.common.errors import StageError
 from stages.common.params import AdamW, Schedule
 
@@ -96,14 +97,14 @@ class StoredAdamW:
 
     def load(self, path: Path) -> None:
         """Restore what `save` wrote; a state of zero steps has no moments."""
-        with safe_open(path, framework="pt") as stored:
+        with reading(path), safe_open(path, framework="pt") as stored:
             self.step_count = int(stored.metadata()["steps"])
             names = set(stored.keys())
             for name, master in self.masters.items():
                 if f"exp_avg/{name}" in names:
                     self.adamw.state[master] = {
                         "step": torch.tensor(float(self.step_count)),
-                        **{m: stored.get_tensor(f"{m}/{name}").to(master.device) for m in MOMENTS},
+                        **{m: stored.get_tensor(f"{m}/{name}").to(master.device, copy=True) for m in MOMENTS},
                     }
                 elif self.step_count:
                     raise OptimizerError(f"{path}: no state for parameter {name}; it belongs to another policy")

@@ -22,6 +22,7 @@ from stages.common.adapter import (
     save_adapter_weights,
     save_new_adapter,
 )
+from stages.common.checked import check_folder, checked, reading
 from stages.common.critic import Critic, critic_hash, described, load_critic
 from stages.common.device import Runtime
 from stages.common.fingerprint import folder_hash
@@ -67,7 +68,7 @@ class Models:
 
     def base(self) -> Any:
         """The model in `data/reference`."""
-        found = folder_hash(REFERENCE)
+        found = check_folder(REFERENCE)
         if self._base is None or self._base[0] != found:
             self._policy = self._config = None
             self._base = (found, load_model(REFERENCE, self.runtime))
@@ -77,7 +78,7 @@ class Models:
         """The policy in a folder, its trainable parameters requiring gradients."""
         if is_adapter(folder):
             return self._adapted(folder)
-        found = folder_hash(folder)
+        found = check_folder(folder)
         if self._policy is None or self._policy[0] != found:
             self._drop()  # free the old weights before the new ones are read
             self._policy = (found, load_model(folder, self.runtime).requires_grad_(True))
@@ -86,15 +87,18 @@ class Models:
 
     def _adapted(self, folder: Path) -> Any:
         """The base with the folder's adapter; a held one of the same config only gets the folder's weights."""
-        found, config = folder_hash(folder), (folder / ADAPTER_CONFIG).read_bytes()
+        found, config = check_folder(folder), (folder / ADAPTER_CONFIG).read_bytes()
         if self._config != config:
             self._drop()
         base = self.base()
         if self._policy is None:
-            self._policy = (found, attach(base, folder))
+            with reading(folder):
+                self._policy = (found, attach(base, folder))
             self._config = config
         elif self._policy[0] != found:
-            load_adapter(self._policy[1], folder)
+            self.dirty()
+            with reading(folder):
+                load_adapter(self._policy[1], folder)
             self._policy = (found, self._policy[1])
         identify(self._policy[1], self._adapted_hash())
         return self._policy[1]
@@ -124,7 +128,7 @@ class Models:
 
     def reward_model(self, folder: Path) -> tuple[Any, Any]:
         """The reward model in a folder, and its tokenizer."""
-        found = folder_hash(folder)
+        found = check_folder(folder)
         if folder not in self._rewards or self._rewards[folder][0] != found:
             self._rewards.pop(folder, None)
             self._rewards[folder] = (found, load_reward_folder(folder, self.runtime))
@@ -174,7 +178,7 @@ class Models:
             with self.reference() as model:
                 yield model
             return
-        found = folder_hash(KL_REFERENCE)
+        found = check_folder(KL_REFERENCE)
         if self._kl_reference is None or self._kl_reference[0] != found:
             self._kl_reference = None  # free the old weights before the new ones are read
             self._kl_reference = (found, load_model(KL_REFERENCE, self.runtime))
@@ -187,7 +191,7 @@ def kl_reference_folder() -> Path:
     path = KL_REFERENCE / "reference.json"
     if not path.exists():
         raise PolicyError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
-    return Path(json.loads(path.read_text(encoding="utf-8"))["reference"])
+    return Path(json.loads(checked(path).read_text(encoding="utf-8"))["reference"])
 
 
 def save_policy(model: Any, source: Path, target: Path) -> None:

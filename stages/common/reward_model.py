@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.nn.functional import linear
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from stages.common.checked import reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.kept.parts import Part, Work, in_parts
-from stages.common.model_folder import how_to_load, load_tokenizer
+from stages.common.model_folder import how_to_load, load_tokenizer, owned
 from stages.common.positions import positions_of
 
 NORMALISATION = "normalisation.json"  # {mean, std, samples} of the scores over answers of the reference
@@ -57,9 +58,12 @@ def load_reward_folder(folder: Path, runtime: Runtime) -> tuple[Any, Any]:
     """Model, on the device, and tokenizer of a reward model that an earlier stage wrote."""
     if not (folder / "config.json").exists():
         raise RewardModelError(f"{folder} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
-    tokenizer = load_tokenizer(folder)
     own_code = how_to_load(folder)["trust_remote_code"]
-    return load_reward_model(folder, runtime.dtype, own_code=own_code).to(runtime.device), tokenizer
+    with reading(folder):
+        tokenizer = load_tokenizer(folder)
+        model = load_reward_model(folder, runtime.dtype, own_code=own_code)
+        owned(model)
+    return model.to(runtime.device), tokenizer
 
 
 def head_of(model: Any) -> torch.nn.Module | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
+from stages.common.checked import reading
 from stages.common.errors import StageError
 from stages.common.files import publish
 
@@ -277,11 +278,12 @@ def write_table(frame: pl.DataFrame, schema: Schema, key: tuple[str, ...], path:
 
 
 def read_table(path: Path, schema: Schema, key: tuple[str, ...]) -> pl.DataFrame:
-    """Read and check a table that an earlier stage wrote."""
+    """Read and check a table that an earlier stage wrote: its bytes by the manifest, then its columns and its key."""
     if not path.exists():
         raise TableError(f"{path} does not exist; run the stage that makes it (`dvc repro` or `rloo train`)")
     try:
-        frame = pl.read_parquet(path)
+        with reading(path):
+            frame = pl.read_parquet(path)
     except pl.exceptions.PolarsError as error:
         raise TableError(f"{path}: cannot be read as Parquet: {error}; delete it, and run its stage again") from None
     for name, dtype in schema.items():

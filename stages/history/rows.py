@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.checked import checked
 from stages.common.params import Alarms
 from stages.common.tables import (
     ADVANTAGES,
@@ -116,8 +117,7 @@ def training_row(name: str, prompts: pl.DataFrame) -> dict[str, Any]:
 
 def evaluation_row(name: str) -> dict[str, Any]:
     """`eval/...` of an iteration that was evaluated."""
-    path = paths.evaluation(name)
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = json.loads(checked(paths.evaluation(name)).read_text(encoding="utf-8"))
     rewards = [key for key in found if key.startswith("rewards/")]
     return {f"eval/{key}": found[key] for key in (*EVALUATED, *rewards)}
 
@@ -131,7 +131,7 @@ def diagnosis_row(name: str) -> dict[str, Any]:
 def judge_row(name: str) -> dict[str, Any]:
     """`judge/...` of an iteration that was judged against the initial policy; nothing without a judge."""
     path = paths.verdict(name)
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = json.loads(checked(path).read_text(encoding="utf-8")) if path.exists() else {}
     return {f"judge/{key}": found[key] for key in JUDGED if key in found}
 
 

@@ -8,8 +8,9 @@ the reward models, and DVC samples again.
 from typing import Any
 
 from stages.common import paths
+from stages.common.checked import check_folder
 from stages.common.files import publish
-from stages.common.fingerprint import code_hash, folder_hash
+from stages.common.fingerprint import code_hash
 from stages.common.journal import Journal
 from stages.common.params import Params, Reward
 from stages.common.write_json import write_json
@@ -40,7 +41,7 @@ def acceptance(params: Params) -> dict[str, Any]:
         "accepted": "groups with different rewards",
         "reward": options.reward or "task_reward",
         "rewards": {name: of_reward(reward, weighed=options.reward is None) for name, reward in rewards.items()},
-        "models": {name: folder_hash(paths.reward_model(name)) for name in sorted(used)},
+        "models": {name: check_folder(paths.reward_model(name)) for name in sorted(used)},
         "pack_tokens": params.score.pack_tokens if used else None,
         "code": code_hash(ROOM),
         "functions": of_rewards(rewards, "score.rewards"),

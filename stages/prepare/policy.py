@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from stages.common import paths
+from stages.common.checked import reading
 from stages.common.device import Runtime, described, set_up
 from stages.common.files import publish
 from stages.common.journal import Journal
@@ -25,7 +26,8 @@ from stages.common.write_json import write_json
 def run(params: Params, journal: Journal) -> None:
     with publish(paths.policy(paths.INITIAL)) as scratch:
         if params.policy.method == "full":
-            shutil.copytree(paths.REFERENCE, scratch)
+            with reading(paths.REFERENCE):
+                shutil.copytree(paths.REFERENCE, scratch)
             what = "full fine-tuning: the initial policy is the reference"
         else:
             what = write_adapter(params, scratch)

@@ -11,8 +11,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging
 
+from stages.common.checked import reading
 from stages.common.device import Runtime
-from stages.common.model_folder import how_to_load
+from stages.common.model_folder import how_to_load, owned
 from stages.common.params import Lora
 from stages.common.policy import load_tokenizer, new_adapter
 from stages.common.reward_model import RewardModelError, head_of, load_reward_model
@@ -24,9 +25,11 @@ def new_reward_model(folder: Path, runtime: Runtime, seed: int, ends: Set[int]) 
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # that the head is new and the language model's is gone is what is wanted
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=1, dtype=runtime.dtype, **how_to_load(folder)
-        )
+        with reading(folder):
+            model = AutoModelForSequenceClassification.from_pretrained(
+                folder, num_labels=1, dtype=runtime.dtype, **how_to_load(folder)
+            )
+            owned(model)
     except ValueError as error:
         raise RewardModelError(f"{folder}: transformers has no sequence classification for it: {error}") from None
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.checked import checked
 
 RENAMED = {"prompt": "prompts", "completion": "completions"}
 HIDDEN = frozenset(
@@ -40,4 +41,6 @@ def columns_of(prompts: Path = paths.PROMPTS) -> set[str] | None:
     """The names of what functions receive, with the columns of the prompts table; None if that is not there."""
     if not prompts.exists():
         return None
-    return {RENAMED.get(name, name) for name in pl.read_parquet_schema(prompts) if name not in HIDDEN} | OF_ANSWERS
+    return {
+        RENAMED.get(name, name) for name in pl.read_parquet_schema(checked(prompts)) if name not in HIDDEN
+    } | OF_ANSWERS

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stages.common import paths
+from stages.common.checked import checked
 from stages.common.params import Reward
 from stages.common.policy import Models, load_tokenizer
 from stages.common.reward_model import NORMALISATION, RewardModelError, scores, unreadable
@@ -56,7 +57,7 @@ def model_verdicts(
 
 def normalisation(folder: Path) -> tuple[float, float]:
     """Mean and standard deviation of the model's scores over answers of the reference."""
-    found = json.loads((folder / NORMALISATION).read_text(encoding="utf-8"))
+    found = json.loads(checked(folder / NORMALISATION).read_text(encoding="utf-8"))
     if not found["std"] > 0:
         raise RewardModelError(
             f"{folder / NORMALISATION}: the scores of the reference's answers are all the same, so they cannot be "

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.checked import reading
 from stages.common.device import Runtime, release
 from stages.common.errors import StageError
 from stages.common.files import link_folder, publish
@@ -25,7 +26,7 @@ from stages.sft.weights import merged, stored_dtype, trained
 
 def run(params: Params, runtime: Runtime, journal: Journal) -> None:
     if params.sft is None:
-        with publish(paths.REFERENCE) as scratch:
+        with reading(paths.BASE), publish(paths.REFERENCE) as scratch:
             link_folder(paths.BASE, scratch)
         write_steps([])
         journal.say("no fine-tuning: the reference is the base")

@@ -7,6 +7,7 @@ import torch
 from peft import PeftModel
 from safetensors import safe_open
 
+from stages.common.checked import check_folder
 from stages.common.device import Runtime
 from stages.common.optimizer import StoredAdamW
 from stages.common.paths import BASE
@@ -18,6 +19,7 @@ PRECISIONS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, 
 def stored_dtype(folder: Path) -> torch.dtype:
     """Precision of the folder's floating-point weights; of several the widest."""
     found: set[torch.dtype] = set()
+    check_folder(folder)
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as stored:
             kinds = {stored.get_slice(name).get_dtype() for name in stored.keys()}  # noqa: SIM118

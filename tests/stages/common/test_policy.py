@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from stages.common import paths
 from stages.common.device import Runtime
+from stages.common.model_folder import load_model
 from stages.common.params import Lora
 from stages.common.policy import Models, PolicyError, new_adapter, save_new_adapter, save_policy, trainable
 from tests.tiny import save_tiny
@@ -135,3 +136,15 @@ def test_a_folder_that_is_no_model_is_named(tmp_path, monkeypatch):
     paths.REFERENCE.mkdir(parents=True)
     with pytest.raises(PolicyError, match="data/reference: not a model folder"):
         Models(RUNTIME).base()
+
+
+def test_a_byte_that_flips_in_the_file_does_not_flip_in_a_model_that_is_held(base):
+    """Weights are mapped from their file when they are loaded, and held over many stages."""
+    model = load_model(base, RUNTIME)
+    before, path = logits(model), base / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 0x40  # the exponent of a weight
+    with path.open("r+b") as file:
+        file.write(content)
+    assert torch.equal(logits(model), before)
+    assert not torch.equal(logits(load_model(base, RUNTIME)), before)
