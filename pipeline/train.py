@@ -7,9 +7,12 @@ and tables for people. Either can finish what the other began.
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project, stage_id
 from pipeline.orchestration import flow, get_ready, reproduced, task
-from pipeline.plan import Plan, make_plan, read_plan, write_plan
+from pipeline.plan import Plan, read_plan
 from pipeline.screen import Screen
 from pipeline.watch import Watch
+from pipeline.windows.extend import next_size, set_run
+from pipeline.windows.layout import all_windows
+from pipeline.windows.walk import windows_to_run
 from pipeline.worker import Worker, resident_worker
 from stages.common.params_file import load_params
 from stages.common.paths import INITIAL, is_iteration
@@ -41,27 +44,43 @@ def comparators() -> list[str]:
     return [f"{stage}@{name}" for name in load_params().offline for stage in parts]
 
 
-def stages_in_order(plan: Plan) -> list[StageId]:
-    """All stages of the plan as they run: preparation, comparators, iteration after iteration, history."""
-    names = [*preparation(), *plan.stages_of(INITIAL), *comparators()]
-    names += [f"window_entry@{name}" for name in plan.entry]
+def stages_of_the_run(plan: Plan) -> list[StageId]:
+    """The stages that all windows share: preparation, the initial policy's evaluation, comparators."""
+    return [stage_id(name, plan.last) for name in [*preparation(), *plan.stages_of(INITIAL), *comparators()]]
+
+
+def stages_of_the_window(plan: Plan) -> list[StageId]:
+    """What the window starts from, iteration after iteration, history."""
+    names = [f"window_entry@{name}" for name in plan.entry]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]
 
 
+def stages_in_order(plan: Plan) -> list[StageId]:
+    """All stages that dvc.yaml has while the window is open, as they run."""
+    return stages_of_the_run(plan) + stages_of_the_window(plan)
+
+
 @flow(name="rloo-train", flow_run_name="{iterations}-iterations", persist_result=False)
 def train_flow(iterations: int, evaluate_every: int) -> None:
-    """Train for `iterations` iterations in all; what is up to date already is not computed again."""
-    plan = make_plan(iterations, evaluate_every)
-    write_plan(plan)
+    """Train for `iterations` iterations in all, window after window; what is up to date is not computed again."""
+    plan = set_run(iterations, evaluate_every, next_size())
     with resident_worker() as worker:
-        train_window(plan, worker)
+        if len(all_windows()) > 1:  # which of them are up to date depends on it
+            run_stages(stages_of_the_run(plan), plan, worker)
+        for window in windows_to_run(tell=print):
+            train_window(window, worker)
 
 
 def train_window(plan: Plan, worker: Worker) -> None:
     """Bring every stage of the open window up to date."""
-    stages = stages_in_order(plan)
+    run_stages(stages_in_order(plan), plan, worker)
+    artifacts.history()
+
+
+def run_stages(stages: list[StageId], plan: Plan, worker: Worker) -> None:
+    """Bring stages of the open window up to date, one after the other."""
     watch = Watch(plan)
     with Screen(total=len(stages)) as screen:
         for number, stage in enumerate(stages):
@@ -69,7 +88,6 @@ def train_window(plan: Plan, worker: Worker) -> None:
             outcome = run_stage(stage.dvc_name, plan.last, number)
             if outcome == "computed":
                 report(stage, screen, watch)
-    artifacts.history()
 
 
 def report(stage: StageId, screen: Screen, watch: Watch) -> None:
@@ -90,11 +108,9 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
 
 
 def train(iterations: int | None) -> Plan:
-    """Run the flow for the plan as it stands, or for another number of iterations."""
+    """Run the flow for the plan as it stands, or for another number of iterations; the last window, which is open."""
     check_project()
     get_ready()
     plan = read_plan()
-    if iterations is not None:
-        plan = make_plan(iterations, plan.evaluate_every)
-    train_flow(plan.iterations, plan.evaluate_every)
-    return plan
+    train_flow(iterations or plan.iterations, plan.evaluate_every)
+    return read_plan()

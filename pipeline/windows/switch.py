@@ -1,0 +1,53 @@
+"""Which window is open: `pipeline/plan.yaml` decides, and is replaced by rename.
+
+Before, dvc.lock gets the entries of both windows, as DVC leaves alone those that it does not know; after, those of the
+other are taken out. So whenever this is cut off, one of the two windows is open with all that it has, and the next
+`dvc repro` or `rloo train` goes on with it.
+"""
+
+from dataclasses import replace
+
+from pipeline.plan import PLAN_FILE, Plan, write_plan
+from pipeline.windows.close import set_aside
+from pipeline.windows.files import saved_lock
+from pipeline.windows.ignore import hide_nothing, hide_others
+from pipeline.windows.layout import belongs
+from pipeline.windows.lock import Lock, of_the_run, of_windows, read_lock, trimmed, write_lock
+
+
+def as_opened(target: Plan, opened: Plan) -> Plan:
+    """The plan of a window once it is open: it also holds the size of the windows that are not begun yet."""
+    size = opened.following or opened.size
+    return replace(target, following=None if size == target.size else size)
+
+
+def switch(opened: Plan, target: Plan) -> None:
+    """Open another window: plan and lock. Files are checked out by whoever needs them, or made by the stages."""
+    saved = saved_entries(target)
+    set_aside(opened)
+    join_locks(saved)
+    hide_nothing()
+    write_plan(as_opened(target, opened), PLAN_FILE)  # from here on the other window is open
+    take_apart(saved)
+    settle(target)
+
+
+def saved_entries(plan: Plan) -> Lock:
+    """What the window's own stages were when it was open last."""
+    return of_windows(read_lock(saved_lock(plan.window))) if belongs(plan) else {}
+
+
+def join_locks(saved: Lock) -> None:
+    """Both windows' entries; of `history`, which each has, that of the one that is open."""
+    write_lock({**saved, **read_lock()})
+
+
+def take_apart(saved: Lock) -> None:
+    """The run's entries, and those of the window that was saved."""
+    write_lock({**of_the_run(read_lock()), **saved})
+
+
+def settle(plan: Plan) -> None:
+    """Make lock and `data/.dvcignore` fit the plan that is open, whatever was cut off before."""
+    write_lock(trimmed(read_lock(), plan))
+    hide_others(plan)
