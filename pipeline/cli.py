@@ -39,12 +39,13 @@ def plan(
     ] = None,
 ) -> None:
     """Write the plan that `dvc repro` and `rloo train` follow."""
-    from pipeline.windows.extend import describe, readable, set_run
+    from pipeline.windows.extend import describe, last_begun, readable, set_run
 
     every, size = stored_options()
     before = readable()
+    done = last_begun(before) if before else 0
     made = set_run(iterations, every if evaluate_every is None else evaluate_every, size if window is None else window)
-    print(describe(made, before))
+    print(describe(made, done))
 
 
 @app.command()

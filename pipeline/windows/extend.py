@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pipeline.plan import PLAN_FILE, Plan, make_plan, read_plan, write_plan
-from pipeline.windows.layout import begun, windows
+from pipeline.windows.layout import begun, lock_of, windows
 from pipeline.windows.lock import read_lock
 from pipeline.windows.switch import as_opened, join_locks, saved_entries, settle, switch, take_apart
 from stages.common.errors import StageError
@@ -51,8 +51,15 @@ def readable() -> Plan | None:
     return plan
 
 
-def describe(plan: Plan, before: Plan | None) -> str:
-    """What the run is now, and what is no longer part of it."""
+def last_begun(plan: Plan) -> int:
+    """The number of the last iteration of the run that any stage has been run for; 0 if there is none."""
+    stages = {stage for one in windows(plan) for stage in lock_of(one, plan)}
+    numbers = {number for number in range(1, plan.iterations + 1) if f"rollout@{iteration_name(number)}" in stages}
+    return max(numbers, default=0)
+
+
+def describe(plan: Plan, begun_before: int) -> str:
+    """What the run is now, and what is no longer part of it; `begun_before`: of the run as it was."""
     count = f"{plan.iterations} iteration{'s' if plan.iterations > 1 else ''}"
     found = windows(plan)
     whole = [name for one in found for name in one.evaluated if len(found) < FEW or name in plan.evaluated]
@@ -60,11 +67,11 @@ def describe(plan: Plan, before: Plan | None) -> str:
     if len(found) > 1:
         of_open = f" (of {plan.window}, which is open)" if len(found) >= FEW else ""
         told = [f"{told[0]}{of_open}", f"{len(found)} windows, of which {plan.window} is open: {spans(found)}"]
-    if before is not None and before.iterations > plan.iterations:
-        gone = f"{iteration_name(plan.iterations + 1)} to {iteration_name(before.iterations)}"
+    if begun_before > plan.iterations:
+        gone = f"{iteration_name(plan.iterations + 1)} to {iteration_name(begun_before)}"
         told.append(
-            f"{gone} are not part of the run any more; what was made of them stays in DVC's cache and in "
-            f"pipeline/windows, and `rloo plan {before.iterations}` takes it up again"
+            f"not part of the run any more: {gone}; what was made of them stays in DVC's cache, and "
+            f"`rloo plan {begun_before}` takes it up again"
         )
     return "\n".join(told)
 

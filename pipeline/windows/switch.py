@@ -5,6 +5,7 @@ other are taken out. So whenever this is cut off, one of the two windows is open
 `dvc repro` or `rloo train` goes on with it.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pipeline.plan import PLAN_FILE, Plan, write_plan
@@ -23,13 +24,21 @@ def as_opened(target: Plan, opened: Plan) -> Plan:
 
 def switch(opened: Plan, target: Plan) -> None:
     """Open another window: plan and lock. Files are checked out by whoever needs them, or made by the stages."""
-    saved = saved_entries(target)
-    set_aside(opened)
-    join_locks(saved)
-    hide_nothing()
-    write_plan(as_opened(target, opened), PLAN_FILE)  # from here on the other window is open
-    take_apart(saved)
-    settle(target)
+    for step in steps(opened, target):
+        step()
+
+
+def steps(opened: Plan, target: Plan) -> list[Callable[[], None]]:
+    """What a switch does, one after the other; it may be cut off after any of them."""
+    saved, plan = saved_entries(target), as_opened(target, opened)
+    return [
+        lambda: set_aside(opened),
+        lambda: join_locks(saved),
+        hide_nothing,
+        lambda: write_plan(plan, PLAN_FILE),  # from here on the other window is open
+        lambda: take_apart(saved),
+        lambda: settle(plan),
+    ]
 
 
 def saved_entries(plan: Plan) -> Lock:
