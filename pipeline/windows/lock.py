@@ -78,7 +78,10 @@ def stages_of(plan: Plan) -> set[str]:
 def trimmed(lock: Lock, plan: Plan) -> Lock:
     """Without what belongs to other windows."""
     own = stages_of(plan)
-    return {stage: lines for stage, lines in lock.items() if stage in own or not of_a_window(stage)}
+    kept = {stage: lines for stage, lines in lock.items() if stage in own or not of_a_window(stage)}
+    if f"history {plan.last}\n" not in kept.get("history", ""):  # its command: that of another window
+        kept.pop("history", None)
+    return kept
 
 
 def outs(lock: Lock, stage: str) -> dict[str, Out]:

@@ -57,6 +57,10 @@ def take_apart(saved: Lock) -> None:
 
 
 def settle(plan: Plan) -> None:
-    """Make lock and `data/.dvcignore` fit the plan that is open, whatever was cut off before."""
-    write_lock(trimmed(read_lock(), plan))
+    """Make lock and `data/.dvcignore` fit the plan that is open, whatever was cut off before.
+
+    An entry that is only in the window's folder is taken from there: DVC compares it with what there is.
+    """
+    lock, saved = trimmed(read_lock(), plan), trimmed(saved_entries(plan), plan)
+    write_lock({**lock, **{stage: lines for stage, lines in saved.items() if stage not in lock}})
     hide_others(plan)

@@ -1,11 +1,14 @@
 """A run in windows has the bytes of a run in one; finished windows are passed by, reopened, brought up to date."""
 
-import json
 import shutil
+import signal
+import time
 
 import polars as pl
 import pytest
 import yaml
+
+from tests.pipeline.windows.hashes import frozen, hashes, open_window, remove
 
 ITERATIONS = 5
 
@@ -29,28 +32,24 @@ def cut(new_workspace):
     return made
 
 
-def hashes(workspace):
-    """stage -> path -> hash, over the open window and the finished ones, without what only windows have."""
-    found = dict(workspace.lock())
-    for path in sorted(workspace.folder.glob("pipeline/windows/w*/dvc.lock")):
-        if path.parent.name != open_window(workspace):
-            entries = yaml.safe_load(path.read_text())["stages"]
-            found |= {
-                stage: {out["path"]: out["md5"] for out in entry["outs"]}
-                for stage, entry in entries.items()
-                if stage not in found
-            }
-    return {stage: outs for stage, outs in sorted(found.items()) if not stage.startswith("window_entry")}
+SWITCHES = """
+from dvc.repo import Repo
+from pipeline.plan import read_plan
+from pipeline.windows.layout import find
+from pipeline.windows.lock import stages_of
+from pipeline.windows.switch import settle, steps
+from pipeline.windows.walk import open_window
 
-
-def open_window(workspace):
-    return yaml.safe_load((workspace.folder / "pipeline/plan.yaml").read_text())["window"]
-
-
-def frozen(workspace, *parts):
-    """The text of every file of the windows, by path."""
-    files = [p for part in parts for p in sorted((workspace.folder / part).rglob("*")) if p.is_file()]
-    return {str(path): path.read_bytes() for path in files}
+for done in range(7):
+    for step in steps(read_plan(), find("w0001"))[:done]:
+        step()
+    plan = read_plan()
+    with Repo() as repo, repo.lock:
+        changed = [name for name in sorted(stages_of(plan)) if repo.stage.load_one(name=name).status()]
+    settle(plan)
+    print("cut off after", done, plan.window, changed)
+    open_window(find("w0003"))
+"""
 
 
 def test_every_byte_is_that_of_a_run_in_one_window(whole, cut):
@@ -108,12 +107,42 @@ def test_a_finished_window_is_reopened_and_dvc_works_in_it(whole, cut):
     assert hashes(cut) == hashes(whole)
 
 
+def test_a_switch_that_is_cut_off_after_any_step_leaves_one_window_whole(cut):
+    before = frozen(cut, "dvc.lock", "pipeline/plan.yaml", "data/.dvcignore", "pipeline/windows/w0001/dvc.lock")
+    found = [line for line in cut.run("python", "-c", SWITCHES).splitlines() if line.startswith("cut off")]
+    assert [line.split()[4] for line in found] == 4 * ["w0003"] + 3 * ["w0001"]
+    assert [line for line in found if not line.endswith(("[]", "['history']"))] == []
+    assert frozen(cut, "dvc.lock", "pipeline/plan.yaml", "data/.dvcignore", "pipeline/windows/w0001/dvc.lock") == before
+
+
+def test_kill_9_in_the_middle_of_switches_then_the_same_bytes_with_nothing_to_compute(whole, cut):
+    starts, plan, aside = cut.starts(), cut.folder / "pipeline/plan.yaml", cut.folder / "pipeline/windows/w0003"
+    moments = (
+        lambda: (cut.folder / "pipeline/windows/.partial").exists(),
+        aside.exists,
+        lambda: "@i0001" in (cut.folder / "dvc.lock").read_text(),
+        lambda: "window: w0001" in plan.read_text(),
+    )
+    for moment in moments:
+        shutil.rmtree(aside, ignore_errors=True)
+        process = cut.start("rloo", "windows", "open", "w0001")
+        while not moment() and process.poll() is None:
+            time.sleep(0.0001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if open_window(cut) == "w0001":
+            cut.run("rloo", "windows", "open", "w0003")
+    cut.run("rloo", "train")
+    assert cut.computed_since(starts) == set()
+    assert hashes(cut) == hashes(whole)
+
+
 def test_windows_are_compared_with_each_other_and_with_a_revision(cut):
     cut.run("git", "add", "-A")
     cut.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "finished")
     assert "no iteration in common" in cut.run("rloo", "windows", "compare", "w0001", "w0002")
     output = cut.run("rloo", "windows", "compare", "w0002", "w0002@HEAD")
-    assert "12 of 12 stages have the same bytes in w0002 and w0002@HEAD" in output
+    assert "13 of 13 stages have the same bytes in w0002 and w0002@HEAD" in output
     assert "git knows no revision" in cut.fail("rloo", "windows", "compare", "w0002", "w0002@nonsense")
 
 
@@ -145,16 +174,3 @@ def test_a_pruned_window_says_so_and_is_made_again_to_the_same_bytes(whole, cut)
     assert cut.lock()["update@i0001"] == whole.lock()["update@i0001"]
     cut.run("rloo", "train")
     assert hashes(cut) == hashes(whole)
-
-
-def remove(workspace, path, md5):
-    """From `data` and from the cache."""
-    cache = workspace.folder / ".dvc/cache/files/md5"
-    target, file = workspace.folder / path, cache / md5[:2] / md5[2:]
-    if md5.endswith(".dir"):
-        for one in json.loads(file.read_text()):
-            (cache / one["md5"][:2] / one["md5"][2:]).unlink(missing_ok=True)
-        shutil.rmtree(target, ignore_errors=True)
-    else:
-        target.unlink(missing_ok=True)
-    file.unlink(missing_ok=True)
