@@ -1,7 +1,7 @@
 """What a long run costs beside its stages: `python -m tests.bench.long_run 1000` trains a policy of a few kilobytes.
 
-Overhead of an iteration: from the start of its rollout to the start of the next one, less what the journals of its stages
-say they took. Each is a mean over the ten iterations up to the one named, so that it has its share of a change of windows.
+Overhead of an iteration: from the start of its rollout to the start of the next one, less what the journals of its
+stages say they took. Each is a mean over the ten iterations up to the one named.
 """
 
 import argparse
