@@ -7,10 +7,10 @@ and tables for people. Either can finish what the other began.
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project, stage_id
 from pipeline.orchestration import flow, get_ready, reproduced, task
-from pipeline.plan import Plan, read_plan
+from pipeline.plan import Plan, read_plan, stored_options
 from pipeline.screen import Screen
 from pipeline.watch import Watch
-from pipeline.windows.extend import next_size, set_run
+from pipeline.windows.extend import set_run
 from pipeline.windows.layout import all_windows
 from pipeline.windows.walk import windows_to_run
 from pipeline.worker import Worker, resident_worker
@@ -65,7 +65,7 @@ def stages_in_order(plan: Plan) -> list[StageId]:
 @flow(name="rloo-train", flow_run_name="{iterations}-iterations", persist_result=False)
 def train_flow(iterations: int, evaluate_every: int) -> None:
     """Train for `iterations` iterations in all, window after window; what is up to date is not computed again."""
-    plan = set_run(iterations, evaluate_every, next_size())
+    plan = set_run(iterations, evaluate_every, stored_options()[1])
     with resident_worker() as worker:
         if len(all_windows()) > 1:  # which of them are up to date depends on it
             run_stages(stages_of_the_run(plan), plan, worker)
@@ -112,5 +112,5 @@ def train(iterations: int | None) -> Plan:
     check_project()
     get_ready()
     plan = read_plan()
-    train_flow(iterations or plan.iterations, plan.evaluate_every)
+    train_flow(plan.iterations if iterations is None else iterations, plan.evaluate_every)
     return read_plan()

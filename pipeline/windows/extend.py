@@ -35,12 +35,6 @@ def set_run(iterations: int, evaluate_every: int, size: int) -> Plan:
     return wanted
 
 
-def next_size() -> int:
-    """The size of windows that are not begun yet, as the plan has it."""
-    plan = read_plan()
-    return plan.following or plan.size
-
-
 def readable() -> Plan | None:
     """The open window; None if there is no plan, or one that cannot be gone on with."""
     try:

@@ -91,9 +91,12 @@ def open_window(target: Plan) -> list[str]:
 
 
 def check_start(target: Plan, opened: Plan) -> None:
-    """Refuse a window that could not be run from its first iteration on."""
-    if not can_start(target, lock_of(target, opened), cache_folder()):
-        (before,) = (entry["window"] for entry in target.entry.values())
+    """Refuse a window that cannot be begun. One that was begun has its start in its lock, for `dvc pull`."""
+    lock = lock_of(target, opened)
+    for name, entry in target.entry.items():
+        before = entry["window"]
+        if f"window_entry@{name}" in lock or can_start(target, lock, cache_folder()):
+            continue
         raise StageError(
             f"what {target.window} starts from is not in DVC's cache; {end_file(before)} names it. `dvc pull` fetches "
             f"it with {before} open (`rloo windows open {before}`); `rloo train` makes it again"
