@@ -5,15 +5,18 @@ and tables for people. Either can finish what the other began.
 """
 
 from pipeline import artifacts
-from pipeline.door import Outcome, StageId, check_project, stage_id
+from pipeline.door import ALWAYS_RUN, Outcome, StageId, check_project, stage_id
 from pipeline.orchestration import flow, get_ready, reproduced, task
 from pipeline.plan import Plan, read_plan, stored_options
 from pipeline.screen import Screen
 from pipeline.watch import Watch
 from pipeline.windows.extend import set_run
 from pipeline.windows.layout import all_windows
+from pipeline.windows.lock import outs, read_lock
+from pipeline.windows.made_of import Facts, inputs
 from pipeline.windows.walk import windows_to_run
 from pipeline.worker import Worker, resident_worker
+from stages.common import paths
 from stages.common.params_file import load_params
 from stages.common.paths import INITIAL, is_iteration
 
@@ -67,15 +70,35 @@ def train_flow(iterations: int, evaluate_every: int) -> None:
     """Train for `iterations` iterations in all, window after window; what is up to date is not computed again."""
     plan = set_run(iterations, evaluate_every, stored_options()[1])
     with resident_worker() as worker:
-        if len(all_windows()) > 1:  # which of them are up to date depends on it
-            run_stages(stages_of_the_run(plan), plan, worker)
+        prepared = prepare(plan, worker) if len(all_windows()) > 1 else None  # which are up to date depends on it
         for window in windows_to_run(tell=print):
-            train_window(window, worker)
+            now = state_of_sources(window, worker) if prepared else None
+            train_window(window, worker, prepared=now is not None and now == prepared)
+            prepared = now  # those of the run are up to date now, in any case
 
 
-def train_window(plan: Plan, worker: Worker) -> None:
-    """Bring every stage of the open window up to date."""
-    run_stages(stages_in_order(plan), plan, worker)
+def prepare(plan: Plan, worker: Worker) -> Facts:
+    """Bring what all windows share up to date; what it was made of."""
+    now = inputs()
+    run_stages(stages_of_the_run(plan), plan, worker)
+    return {**now, **sources()}
+
+
+def state_of_sources(plan: Plan, worker: Worker) -> Facts:
+    """The same as it is now: a run of many windows is long, and users' files may change while it is under way."""
+    now = inputs()
+    run_stages([stage_id(ALWAYS_RUN, plan.last)], plan, worker)
+    return {**now, **sources()}
+
+
+def sources() -> Facts:
+    """Hashes of users' files, as `prepare_sources` found them last."""
+    return {path: out["md5"] for path, out in outs(read_lock(), ALWAYS_RUN).items() if path == str(paths.SOURCES)}
+
+
+def train_window(plan: Plan, worker: Worker, *, prepared: bool = False) -> None:
+    """Bring every stage of the open window up to date; if `prepared`, those that windows share are."""
+    run_stages(stages_of_the_window(plan) if prepared else stages_in_order(plan), plan, worker)
     artifacts.history()
 
 

@@ -82,7 +82,7 @@ def reasons(plan: Plan, lock: Lock, facts: Facts) -> list[str]:
     except (ValueError, TypeError, KeyError):
         return [f"{path} cannot be read"]
     now = of_window(plan, facts)
-    changed = [name for name in {**made_of, **now} if made_of.get(name) != now.get(name)]
+    changed = [name for name in {**now, **made_of} if made_of.get(name) != now.get(name)]
     if found.get("lock") != own_entries(lock):
         changed.append("its stages have been run since")
     if found.get("end") != text_digest(end):

@@ -164,8 +164,9 @@ def test_a_changed_evaluation_goes_through_all_windows_and_keeps_the_training(cu
 def test_a_pruned_window_says_so_and_is_made_again_to_the_same_bytes(whole, cut):
     lock = yaml.safe_load((cut.folder / "pipeline/windows/w0001/dvc.lock").read_text())["stages"]
     for out in lock["update@i0001"]["outs"]:
-        remove(cut, out["path"], out["md5"])
-    assert " 5 of " in next(line for line in cut.run("rloo", "windows").splitlines() if "w0001" in line)
+        if out["path"].startswith(("data/policies", "data/optimizer")):
+            remove(cut, out["path"], out["md5"])
+    assert " 2 of " in next(line for line in cut.run("rloo", "windows").splitlines() if "w0001" in line)
     output = cut.run("rloo", "windows", "open", "w0001")
     assert "are not in DVC's cache" in output
     assert "data/policies/i0001" in output
