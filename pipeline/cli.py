@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipeline import cli_rescore, cli_verify
-from pipeline.plan import make_plan, read_plan, stored_options, write_plan
+from pipeline import cli_rescore, cli_verify, cli_windows
+from pipeline.plan import read_plan, stored_options
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
 app.add_typer(show_app, name="show")
+app.add_typer(cli_windows.app, name="windows")
 app.command()(cli_rescore.rescore)
 app.command()(cli_rescore.diff)
 app.command()(cli_verify.verify)
@@ -34,12 +35,18 @@ def plan(
     evaluate_every: Annotated[
         int | None, typer.Option(help="evaluate every n-th iteration (kept if not given)")
     ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="iterations of a window that is not begun yet (kept if not given)")
+    ] = None,
 ) -> None:
     """Write the plan that `dvc repro` and `rloo train` follow."""
+    from pipeline.windows.extend import describe, last_begun, readable, set_run
+
     every, size = stored_options()
-    made = make_plan(iterations, every if evaluate_every is None else evaluate_every, size)
-    write_plan(made)
-    print(f"{iterations} iteration{'s' if iterations > 1 else ''}, evaluated: {', '.join(made.evaluated)}")
+    before = readable()
+    done = last_begun(before) if before else 0
+    made = set_run(iterations, every if evaluate_every is None else evaluate_every, size if window is None else window)
+    print(describe(made, done))
 
 
 @app.command()
@@ -177,11 +184,13 @@ def preset(
 
 
 @show_app.command("history")
-def show_history() -> None:
-    """The training curve."""
+def show_history(
+    every: Annotated[bool, typer.Option("--all", help="every iteration, however many there are")] = False,
+) -> None:
+    """The training curve; of a long run the ends, the evaluated iterations, and some between."""
     from pipeline import show
 
-    show.history(Console())
+    show.history(Console(), folded=not every)
 
 
 @show_app.command("diagnostics")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from pipeline.windows.present import check_policy_files, check_tables
 from stages.advantage.moving_average import Carried, carry_on
 from stages.common import paths
 from stages.common.errors import StageError
@@ -100,6 +101,9 @@ def compare(
     console: Console, name: str, names: Sequence[str], params: Params, *, gradients: bool, out: Path | None
 ) -> None:
     """Compute, print and write the comparison."""
+    check_tables(name)
+    if gradients:
+        check_policy_files(paths.previous(name))
     scores = read_table(paths.scores(name), SCORES, KEY)
     check_names(names, params, scores)
     check_scores_belong(scores, name, params)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.plan import read_plan
+from pipeline.windows.present import check_tables, with_tables
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.files import publish
@@ -52,13 +53,12 @@ def compared(a: Named, b: Named, option: str | None) -> list[str]:
         raise StageError(f"{' and '.join(sorted(named))} are different iterations: their rows have no key in common")
     if a.name == b.name:
         raise StageError(f"A and B are both {a.name}: a comparison takes two different sets of tables")
-    plan = read_plan()
     if named:
         (one,) = named
-        if one not in plan.names:
-            raise StageError(f"{one} is no iteration of pipeline/plan.yaml, which has i0001 to {plan.last}")
+        check_tables(one)
         return [one]
-    both = [one for one in plan.names if one in iterations_of(a.name) and one in iterations_of(b.name)]
+    there = with_tables(read_plan().whole.names)
+    both = [one for one in there if one in iterations_of(a.name) and one in iterations_of(b.name)]
     if not both:
         raise StageError(f"{a.name} and {b.name} have no iteration in common")
     return both

@@ -6,11 +6,13 @@ from pathlib import Path
 import torch
 
 from pipeline.names import check_policy
+from pipeline.windows.present import check_policy_files
 from stages.common import paths
 from stages.common.checked import reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.files import publish
+from stages.common.paths import is_iteration
 from stages.common.policy import Models, is_adapter, load_tokenizer
 
 
@@ -19,7 +21,9 @@ def export(name: str, target: Path) -> None:
     check_policy(name)
     folder = paths.policy(name)
     if not folder.exists():
-        raise StageError(f"{folder} does not exist; `rloo train` makes it")
+        raise StageError(f"{folder} does not exist; `rloo train` makes it, or `rloo windows open {name}` restores it")
+    if is_iteration(name):
+        check_policy_files(name)
     if target.exists():
         raise StageError(f"{target} exists already; give a new folder")
     with publish(target) as scratch:

@@ -5,7 +5,7 @@ short. A longer run is a chain of windows (`pipeline/windows/`): one is open, an
 `dvc.lock` stand for; finished ones keep theirs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from stages.common.paths import INITIAL, PLAN, iteration_name, iteration_number
 
 PLAN_FILE = PLAN
 HEADER = "# Written by `rloo plan`; dvc.yaml unrolls its stages over it.\n"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of many windows there are many plans
 WINDOW = 20
 EVALUATE_EVERY = 5
 
@@ -34,6 +35,7 @@ class Plan:
     size: int = WINDOW
     number: int = 1  # of the window
     first: int = 1  # iteration of the window
+    following: int | None = None  # size of the windows that are not begun yet, where it is another one
 
     @property
     def window(self) -> str:
@@ -62,6 +64,17 @@ class Plan:
     def is_last(self) -> bool:
         """Whether the run ends with this window."""
         return self.last_number == self.iterations
+
+    @property
+    def next(self) -> "Plan":
+        """The window after this one, as it is before it is begun."""
+        size = self.following or self.size
+        return replace(self, number=self.number + 1, first=self.last_number + 1, size=size, following=None)
+
+    @property
+    def whole(self) -> "Plan":
+        """All iterations of the run, as if they were one window: for what looks at the run, and runs no stage."""
+        return Plan(self.iterations, self.evaluate_every, self.iterations)
 
     @property
     def entry(self) -> dict[str, dict[str, str]]:
@@ -96,6 +109,7 @@ class Plan:
             "planned": self.iterations,
             "evaluate_every": self.evaluate_every,
             "window_size": self.size,
+            **({} if self.following is None else {"next_window_size": self.following}),
             "window": self.window,
             "entry": self.entry,
             "iterations": {name: {"previous": iteration_name(iteration_number(name) - 1)} for name in self.names},
@@ -120,8 +134,13 @@ def make_plan(iterations: int, evaluate_every: int, size: int = WINDOW) -> Plan:
     return Plan(iterations, evaluate_every, size)
 
 
+def plan_text(plan: Plan) -> str:
+    """What the file of the plan holds."""
+    return HEADER + yaml.safe_dump(plan.as_vars(), sort_keys=False)
+
+
 def write_plan(plan: Plan, path: Path = PLAN_FILE) -> None:
-    text = HEADER + yaml.safe_dump(plan.as_vars(), sort_keys=False)
+    text = plan_text(plan)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     with publish(path) as scratch:
@@ -129,10 +148,10 @@ def write_plan(plan: Plan, path: Path = PLAN_FILE) -> None:
 
 
 def stored_options(path: Path = PLAN_FILE) -> tuple[int, int]:
-    """How often the plan on disk evaluates, and the size of its windows; the defaults where it cannot be read."""
+    """How often the plan on disk evaluates, and the size of windows that are not begun; the defaults without a plan."""
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return int(found["evaluate_every"]), int(found["window_size"])
+        return int(found["evaluate_every"]), int(found.get("next_window_size") or found["window_size"])
     except (OSError, KeyError, TypeError, ValueError, yaml.YAMLError):
         return EVALUATE_EVERY, WINDOW
 
@@ -140,13 +159,24 @@ def stored_options(path: Path = PLAN_FILE) -> tuple[int, int]:
 def read_plan(path: Path = PLAN_FILE) -> Plan:
     if not path.exists():
         raise StageError(f"{path} does not exist; `rloo plan 12` writes a plan of 12 iterations")
+    return parse_plan(path.read_text(encoding="utf-8"), str(path))
+
+
+def parse_plan(text: str, source: str) -> Plan:
+    """The plan in the text of a file; a StageError that names `source` if it is none."""
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        first = min(iteration_number(name) for name in found["iterations"])
-        plan = make_plan(int(found["planned"]), int(found["evaluate_every"]), int(found["window_size"]))
-        plan = Plan(plan.iterations, plan.evaluate_every, plan.size, int(str(found["window"])[1:]), first)
+        found = yaml.load(text, Loader=LOADER)
+        plan = _parsed(found)
     except (KeyError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise StageError(f"{path}: not a plan ({error!r}); `rloo plan 12` writes one") from None
+        raise StageError(f"{source}: not a plan ({error!r}); `rloo plan 12` writes one") from None
     if plan.as_vars() != found:
-        raise StageError(f"{path}: edited by hand, and no longer consistent; `rloo plan {plan.iterations}` rewrites it")
+        remedy = f"`rloo plan {plan.iterations}` rewrites it"
+        raise StageError(f"{source}: edited by hand, and no longer consistent; {remedy}")
     return plan
+
+
+def _parsed(found: dict[str, Any]) -> Plan:
+    first = min(iteration_number(name) for name in found["iterations"])
+    plan = make_plan(int(found["planned"]), int(found["evaluate_every"]), int(found["window_size"]))
+    following = found.get("next_window_size")
+    return replace(plan, number=int(str(found["window"])[1:]), first=first, following=following)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.plan import read_plan
+from pipeline.windows.present import check_rollouts, with_tables
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.files import sweep_partial
@@ -49,7 +50,10 @@ def rescore(
     """Check, compute what is stale, and show."""
     check_name(name)
     given = read_rewards(rewards)
-    chosen = select(iterations, read_plan().names)
+    known = read_plan().whole.names
+    chosen = select(iterations, with_tables(known) if iterations == "all" else known)
+    for one in chosen:
+        check_rollouts(one)
     work = prepare(name, given, chosen, params, overwrite=overwrite)
     sweep_partial()
     with journalled("rescore", name) as journal:

@@ -5,14 +5,20 @@ and tables for people. Either can finish what the other began.
 """
 
 from pipeline import artifacts
-from pipeline.door import Outcome, StageId, check_project, stage_id
+from pipeline.door import ALWAYS_RUN, Outcome, StageId, check_project, stage_id
 from pipeline.flows.reporting import begin
 from pipeline.flows.server import Api
 from pipeline.orchestration import brought_up, flow, get_ready, reproduced, task, working
-from pipeline.plan import WINDOW, Plan, make_plan, read_plan, write_plan
+from pipeline.plan import WINDOW, Plan, read_plan, stored_options
 from pipeline.screen import Screen
 from pipeline.watch import Watch
+from pipeline.windows.extend import set_run
+from pipeline.windows.layout import all_windows
+from pipeline.windows.lock import outs, read_lock
+from pipeline.windows.made_of import Facts, inputs
+from pipeline.windows.walk import windows_to_run
 from pipeline.worker import Worker, resident_worker
+from stages.common import paths
 from stages.common.params_file import load_params
 from stages.common.paths import INITIAL, is_iteration
 
@@ -43,41 +49,78 @@ def comparators() -> list[str]:
     return [f"{stage}@{name}" for name in load_params().offline for stage in parts]
 
 
-def stages_in_order(plan: Plan) -> list[StageId]:
-    """All stages of the plan as they run: preparation, comparators, iteration after iteration, history."""
-    names = [*preparation(), *plan.stages_of(INITIAL), *comparators()]
-    names += [f"window_entry@{name}" for name in plan.entry]
+def stages_of_the_run(plan: Plan) -> list[StageId]:
+    """The stages that all windows share: preparation, the initial policy's evaluation, comparators."""
+    return [stage_id(name, plan.last) for name in [*preparation(), *plan.stages_of(INITIAL), *comparators()]]
+
+
+def stages_of_the_window(plan: Plan) -> list[StageId]:
+    """What the window starts from, iteration after iteration, history."""
+    names = [f"window_entry@{name}" for name in plan.entry]
     for iteration in plan.names:
         names += plan.stages_of(iteration)
     return [stage_id(name, plan.last) for name in [*names, "history"]]
 
 
+def stages_in_order(plan: Plan) -> list[StageId]:
+    """All stages that dvc.yaml has while the window is open, as they run."""
+    return stages_of_the_run(plan) + stages_of_the_window(plan)
+
+
 @flow(name="rloo-train", flow_run_name="{iterations}-iterations")
 def train_flow(iterations: int, evaluate_every: int, window: int = WINDOW) -> None:
-    """Train for `iterations` iterations in all; what is up to date already is not computed again."""
-    plan = make_plan(iterations, evaluate_every, window)
-    write_plan(plan)
+    """Train for `iterations` iterations in all, window after window; what is up to date is not computed again."""
+    plan = set_run(iterations, evaluate_every, window)
     with resident_worker() as worker:
-        train_window(plan, worker)
+        prepared = prepare(plan, worker) if len(all_windows()) > 1 else None  # which are up to date depends on it
+        for opened in windows_to_run(tell=print):
+            now = state_of_sources(opened, worker) if prepared else None
+            train_window(opened, worker, prepared=now is not None and now == prepared)
+            prepared = now  # those of the run are up to date now, in any case
 
 
-def train_window(plan: Plan, worker: Worker) -> None:
-    """Bring every stage of the open window up to date, in a flow run of its own."""
+def prepare(plan: Plan, worker: Worker) -> Facts:
+    """Bring what all windows share up to date; what it was made of."""
+    now = inputs()
     with working(worker):
-        window_flow(plan.window, plan.names[0], plan.last)
+        run_stages(stages_of_the_run(plan), plan)
+    return {**now, **sources()}
+
+
+def state_of_sources(plan: Plan, worker: Worker) -> Facts:
+    """The same as it is now: a run of many windows is long, and users' files may change while it is under way."""
+    now = inputs()
+    with working(worker):
+        run_stages([stage_id(ALWAYS_RUN, plan.last)], plan)
+    return {**now, **sources()}
+
+
+def sources() -> Facts:
+    """Hashes of users' files, as `prepare_sources` found them last."""
+    return {path: out["md5"] for path, out in outs(read_lock(), ALWAYS_RUN).items() if path == str(paths.SOURCES)}
+
+
+def train_window(plan: Plan, worker: Worker, *, prepared: bool = False) -> None:
+    """Bring the open window up to date, in a flow run of its own; if `prepared`, what all windows share is."""
+    with working(worker):
+        window_flow(plan.window, plan.names[0], plan.last, prepared)
 
 
 @flow(name="rloo-window", flow_run_name="{window}: {first} to {last}")
-def window_flow(window: str, first: str, last: str) -> None:
+def window_flow(window: str, first: str, last: str, prepared: bool) -> None:
     """The stages of the open window, which is the plan on disk, a task each."""
     plan = read_plan()
-    stages = stages_in_order(plan)
+    run_stages(stages_of_the_window(plan) if prepared else stages_in_order(plan), plan)
+    artifacts.history()
+
+
+def run_stages(stages: list[StageId], plan: Plan) -> None:
+    """Bring stages of the open window up to date, one after the other."""
     watch = Watch(plan)
     with Screen(total=len(stages)) as screen:
         for number, stage in enumerate(stages):
             if brought_up(run_stage(stage.dvc_name, plan.last, number)) == "computed":
                 report(stage, screen, watch)
-    artifacts.history()
 
 
 def report(stage: StageId, screen: Screen, watch: Watch) -> None:
@@ -99,12 +142,10 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
 
 
 def train(iterations: int | None, api: Api) -> Plan:
-    """Run the flow for the plan as it stands, or for another number of iterations."""
+    """Run the flow for the plan as it stands, or for another number of iterations; the last window, which is open."""
     check_project()
     get_ready()
     plan = read_plan()
-    if iterations is not None:
-        plan = make_plan(iterations, plan.evaluate_every, plan.size)
     begin(api)
-    train_flow(plan.iterations, plan.evaluate_every, plan.size)
-    return plan
+    train_flow(plan.iterations if iterations is None else iterations, plan.evaluate_every, stored_options()[1])
+    return read_plan()

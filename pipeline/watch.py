@@ -8,6 +8,7 @@ from stages.common.errors import StageError
 from stages.common.params_file import load_params
 from stages.common.tables import PROMPTS, read_table
 from stages.history.alarms import Alarm, alarms_of
+from stages.history.past import past_rows
 from stages.history.rows import history_row
 
 
@@ -34,6 +35,8 @@ class Watch:
         """Evaluations count where the plan has them and this run has come by: files of another run may lie there."""
         prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
         last = paths.iteration_number(name)
+        if not self.rows:  # of a long run only the open window is read; the history has what came before
+            self.rows = dict(enumerate(past_rows(next(iter(self.plan.entry), None))))
         for number in range(last + 1):
             if number not in self.rows or number == last:
                 one = paths.iteration_name(number)

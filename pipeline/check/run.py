@@ -35,7 +35,7 @@ from stages.score.calling.resident import close_all
 def check(console: Console, prompts: int, *, keep: bool, out: Path | None) -> bool:
     """Check, print the page, write it to `out`; whether there is no error."""
     findings: list[Finding] = []
-    plan = attempt(findings, "plan", read_plan)
+    plan = attempt(findings, "plan", lambda: read_plan().whole)  # the run, not the open window
     params = attempt(findings, "params", load_params)
     if params is None:
         content: list[page.Section] = [("Findings", page.findings(findings))]

@@ -24,6 +24,7 @@ HISTORY_COLUMNS = {
 }
 
 
+LINES, AT_ENDS = 60, 5  # a longer history is folded to about so many; so many at both ends are shown
 QUARTERS = {1: "shortest", 2: "2nd", 3: "3rd", 4: "longest"}
 DIAGNOSTICS = {
     "Groups by kind (shares); groups and tokens sampled, and kept by dynamic sampling": {
@@ -78,15 +79,33 @@ def read_history() -> pl.DataFrame:
     return pl.read_parquet(checked(paths.HISTORY))
 
 
-def history(console: Console) -> None:
-    """The training curve, one line per iteration."""
+def history(console: Console, *, folded: bool = True) -> None:
+    """The training curve, one line per iteration; of a long run those that `shown` chooses, if `folded`."""
     frame = read_history()
-    _columns(console, frame, HISTORY_COLUMNS, f"{paths.HISTORY}: {frame.width} columns, these are some")
+    title = f"{paths.HISTORY}: {frame.width} columns, these are some"
+    rows = shown(frame) if folded else frame
+    if rows.height < frame.height:
+        title += f"; {rows.height} of {frame.height} rows (`rloo show history --all` shows all)"
+    _columns(console, rows, HISTORY_COLUMNS, title)
+
+
+def shown(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows that tell a long run: the first and the last few, and one of each stretch between, an evaluated one if the
+    stretch has any.
+    """
+    if frame.height <= LINES:
+        return frame
+    step = -(-frame.height // (LINES - 2 * AT_ENDS))
+    held_out = pl.col("eval/reward").is_not_null() if "eval/reward" in frame.columns else pl.lit(False)
+    number = pl.int_range(pl.len())
+    of_steps = held_out.cast(pl.Int8).arg_max().over(number // step)  # place in its stretch of the first evaluated one
+    chosen = (number < AT_ENDS) | (number >= pl.len() - AT_ENDS) | (number % step == of_steps)
+    return frame.filter(chosen)
 
 
 def diagnostics(console: Console) -> None:
     """The diagnostics section of the history, one table per question; what was never measured is left out."""
-    frame = read_history().filter(pl.col("iteration") > 0)
+    frame = shown(read_history().filter(pl.col("iteration") > 0))
     for title, columns in DIAGNOSTICS.items():
         measured = {c: t for c, t in columns.items() if c in frame.columns and frame[c].null_count() < frame.height}
         if len(measured) > 1:

@@ -6,8 +6,8 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.plan import read_plan
 from pipeline.show.text import text
+from pipeline.windows.present import check_tables
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -45,8 +45,7 @@ def joined(name: str, tables: str = OWN) -> pl.DataFrame:
 
 def rows(console: Console, name: str, prompt_id: str | None, count: int, tables: str = OWN) -> None:
     """Rows of an iteration: all of one prompt, or those with the highest and the lowest advantage."""
-    if name not in read_plan().names:  # files of another plan may still lie there, made with other params
-        raise StageError(f"{name} is no iteration of pipeline/plan.yaml, which has i0001 to {read_plan().last}")
+    check_tables(name)  # files of another plan may still lie there, made with other params
     if tables != OWN:
         read_side(tables, name, load_params())  # refused if it is not there, or was made of other rollouts
     frame = joined(name, tables)

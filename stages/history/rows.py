@@ -22,6 +22,7 @@ from stages.common.tables import (
     read_table,
 )
 from stages.history.alarms import alarms_of
+from stages.history.columns import ordered_columns
 from stages.history.diagnostics import (
     critic_metrics,
     group_metrics,
@@ -30,6 +31,7 @@ from stages.history.diagnostics import (
     spread_metrics,
     token_metrics,
 )
+from stages.history.past import past_rows
 
 JUDGED = ("win_rate", "win_rate_low", "win_rate_high", "length_controlled_win_rate", "sign_test_p")
 EVALUATED = (
@@ -145,29 +147,27 @@ def history_row(name: str, prompts: pl.DataFrame, *, evaluated: bool) -> dict[st
     return row
 
 
-def history_frame(last: str, evaluated: Collection[str], alarms: Alarms) -> pl.DataFrame:
+def history_frame(last: str, evaluated: Collection[str], alarms: Alarms, entry: str | None = None) -> pl.DataFrame:
     """One row per iteration from `i0000` to `last`. `num_tokens` is cumulative; `alarms` says what is wrong, or null.
 
-    Only the iterations in `evaluated` get `eval/...`, `judge/...` and `grad_share/...`: files of an older plan may lie
-    beside them.
+    Rows up to `entry`, which the window starts from, are those of the history of the windows before. Only iterations in
+    `evaluated` get `eval/...`, `judge/...` and `grad_share/...`: files of an older plan may lie beside them.
     """
     prompts = read_table(paths.PROMPTS, PROMPTS, ("prompt_id",))
-    names = [paths.iteration_name(number) for number in range(paths.iteration_number(last) + 1)]
-    rows = [history_row(name, prompts, evaluated=name in evaluated) for name in names]
-    for place, row in enumerate(rows):
-        found = alarms_of(rows[: place + 1], alarms)
-        row["alarms"] = "; ".join(f"{alarm.name}: {alarm.text}" for alarm in found) or None
+    rows = past_rows(entry)
+    for number in range(len(rows), paths.iteration_number(last) + 1):
+        name = paths.iteration_name(number)
+        rows.append(history_row(name, prompts, evaluated=name in evaluated))
+        found = alarms_of(rows, alarms)
+        rows[-1]["alarms"] = "; ".join(f"{alarm.name}: {alarm.text}" for alarm in found) or None
+    return as_frame(rows)
+
+
+def as_frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """The rows as a table; `num_tokens` added up."""
     frame = pl.DataFrame(rows, infer_schema_length=None)
     frame = frame.with_columns(pl.col("alarms").cast(pl.String), pl.col(pl.Null).exclude("alarms").cast(pl.Float64))
-    ordered = ["iteration", *sorted((c for c in frame.columns if c != "iteration"), key=_place(rows))]
-    frame = frame.select(ordered).with_columns(pl.col("iteration").cast(pl.Int32))
+    frame = frame.select(ordered_columns(rows)).with_columns(pl.col("iteration").cast(pl.Int32))
     if "num_tokens" in frame.columns:
         frame = frame.with_columns(pl.col("num_tokens").fill_null(0).cum_sum())
     return frame
-
-
-def _place(rows: list[dict[str, Any]]) -> Any:
-    """Training columns in their order above, then evaluation columns in theirs."""
-    names = [name for row in sorted(rows, key=len, reverse=True) for name in row]
-    first = {name: place for place, name in reversed(list(enumerate(names)))}
-    return lambda column: (column == "alarms", column.startswith("eval/"), first[column])

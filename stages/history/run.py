@@ -5,6 +5,7 @@ over_optimisation.csv, the curve that the plot of that name draws.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import polars as pl
 import yaml
@@ -19,14 +20,28 @@ from stages.history.rows import history_frame
 TIMED = ("rollout", "score", "advantage", "diagnose", "update", "evaluate")
 
 
-def seconds_frame(last: str) -> pl.DataFrame:
-    """Seconds of each stage of each iteration, as last computed on this machine; null where it never was."""
-    rows = []
-    for number in range(paths.iteration_number(last) + 1):
-        name = paths.iteration_name(number)
-        rows.append({"iteration": number, **{f"seconds/{stage}": seconds_of(stage, name) for stage in TIMED}})
+def seconds_frame(last: str, entry: str | None = None) -> pl.DataFrame:
+    """Seconds of each stage of each iteration, as last computed on this machine; null where it never was.
+
+    Up to `entry`, which the window starts from, they are taken from the file as it is: a long run has many journals.
+    """
     schema = {"iteration": pl.Int32, **{f"seconds/{stage}": pl.Float64 for stage in TIMED}}
-    return pl.DataFrame(rows, schema=schema)
+    known = _known_seconds(schema) if entry else pl.DataFrame(schema=schema)
+    known = known.filter(pl.col("iteration") <= paths.iteration_number(entry or paths.INITIAL))
+    missing = sorted(set(range(paths.iteration_number(last) + 1)) - set(known["iteration"]))
+    rows = [{"iteration": number, **_seconds(paths.iteration_name(number))} for number in missing]
+    return pl.concat([known, pl.DataFrame(rows, schema=schema)]).sort("iteration")
+
+
+def _known_seconds(schema: dict[str, Any]) -> pl.DataFrame:
+    try:
+        return pl.read_csv(paths.SECONDS_CSV, schema=schema)
+    except (OSError, pl.exceptions.PolarsError):
+        return pl.DataFrame(schema=schema)
+
+
+def _seconds(name: str) -> dict[str, float | None]:
+    return {f"seconds/{stage}": seconds_of(stage, name) for stage in TIMED}
 
 
 def over_optimisation(history: pl.DataFrame, measured: Iterable[str]) -> pl.DataFrame:
@@ -44,8 +59,9 @@ def summary(history: pl.DataFrame) -> dict[str, float | int]:
 
 
 def run(last: str, params: Params, journal: Journal) -> None:
-    evaluated = yaml.safe_load(paths.PLAN.read_text(encoding="utf-8"))["evaluated"]
-    history = history_frame(last, evaluated, params.alarms)
+    plan = yaml.safe_load(paths.PLAN.read_text(encoding="utf-8"))
+    entry = next(iter(plan["entry"]), None)  # the iteration that the window starts from
+    history = history_frame(last, plan["evaluated"], params.alarms, entry)
     with publish(paths.HISTORY) as scratch:
         history.write_parquet(scratch)
     with publish(paths.HISTORY_CSV) as scratch:
@@ -55,5 +71,5 @@ def run(last: str, params: Params, journal: Journal) -> None:
     with publish(paths.SUMMARY) as scratch:
         write_json(summary(history), scratch)
     with publish(paths.SECONDS_CSV) as scratch:
-        seconds_frame(last).write_csv(scratch)
+        seconds_frame(last, entry).write_csv(scratch)
     journal.say(f"{history.height} rows, {history.width} columns")

@@ -17,6 +17,10 @@ STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 
 ALLOWED = {  # stage: {folder or file: why the stage does not depend on it}
     "prepare_sources": {"stages": "it always runs"},
+    "window_entry": {
+        "stages": "it takes files by their hash and computes nothing",
+        "pipeline/windows": "for the same reason",
+    },
     "prepare_prompts": {"stages/score": "data/sources/prompts.json holds its hash where golden answers are verified"},
     "sft_demonstrations": {"stages/score": "data/sft_source.json holds its hash where answers are scored"},
     "rollout": {"stages/score": "data/acceptance.json holds its hash where rewards decide which groups are accepted"},
@@ -55,7 +59,9 @@ def closure(start: Path) -> set[Path]:
 
 def start_of(command: str) -> Path:
     """The module that a stage's command runs."""
-    stage, part = command.split()[-2:]
+    module, stage, part = command.split()[-3:]
+    if module != "pipeline.stage":
+        return Path(*stage.split(".")).with_suffix(".py")
     if stage == "prepare":
         return Path("stages/prepare", *PLACES.get(part, part).split(".")).with_suffix(".py")
     own = Path("stages", stage, f"{part}.py")  # a part of its own, such as sft policy

@@ -1,0 +1,55 @@
+"""Putting the files of the open window into place, out of DVC's cache."""
+
+import logging
+from contextlib import redirect_stdout
+from io import StringIO
+
+from dvc.exceptions import CheckoutError, DvcException
+from dvc.repo import Repo
+
+from pipeline.plan import Plan
+from pipeline.windows.lock import read_lock, stages_of
+from stages.common.errors import StageError
+
+
+def check_out(plan: Plan) -> list[str]:
+    """Put into `data` what the window's stages made; the paths that are not in the cache.
+
+    Stages are named, as without names DVC takes the files of all other windows away.
+    """
+    own = sorted(stages_of(plan) & set(read_lock()))
+    if not own:
+        return []
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()), Repo() as repo:
+            repo.checkout(targets=own, force=True)
+    except CheckoutError as error:
+        return sorted(error.target_infos)
+    except DvcException as error:
+        raise StageError(f"{plan.window}: files could not be checked out: {error}") from error
+    return []
+
+
+def is_up_to_date(plan: Plan) -> bool:
+    """Whether DVC would run none of the window's stages."""
+    names = stages_of(plan)
+    if not names <= set(read_lock()):
+        return False
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()), Repo() as repo, repo.lock:
+            return not any(repo.stage.load_one(name=name).status() for name in sorted(names))
+    except DvcException as error:
+        raise StageError(f"{plan.window}: DVC cannot say whether it is up to date: {error}") from error
+
+
+def put_into_cache(stages: list[str]) -> None:
+    """What stages that are up to date made, for a cache that has lost it."""
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()), Repo() as repo:
+            for stage in stages:
+                repo.commit(stage, force=True)
+    except DvcException as error:
+        raise StageError(f"{', '.join(stages)}: cannot be put into DVC's cache: {error}") from error

@@ -1,0 +1,93 @@
+"""dvc.lock by stage, as text: entries are moved between the locks of windows as DVC wrote them.
+
+Entries of iterations, of the window's entry and of the history belong to a window. All others, of the preparation and
+of what is trained on pairs alone, belong to the run, and are in the open lock.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.plan import LOADER, Plan
+from pipeline.windows.files import replace_text
+from stages.common.errors import StageError
+from stages.common.paths import INITIAL
+
+LOCK = Path("dvc.lock")
+HEADER = "schema: '2.0'\nstages:\n"
+EMPTY = "schema: '2.0'\nstages: {}\n"
+ENTRY = re.compile(r"^  ([^\s:]+):\n", re.MULTILINE)  # the name of a stage
+OF_WINDOW = re.compile(r"(window_entry|rollout|score|advantage|diagnose|update|evaluate|judge)@i[0-9]{4,}")
+
+Lock = dict[str, str]  # stage -> its lines
+Out = dict[str, Any]  # md5, size, nfiles
+
+
+def split(text: str, source: Path) -> Lock:
+    """The entries of a lock; a StageError if it is not as DVC writes it."""
+    if text in ("", EMPTY):
+        return {}
+    found = list(ENTRY.finditer(text))
+    if not text.startswith(HEADER) or not found or found[0].start() != len(HEADER) or not text.endswith("\n"):
+        raise StageError(
+            f"{source}: not a lock as DVC writes it, or only a part of one; restore it with git, or delete it: "
+            "`rloo train` takes what is finished from DVC's run cache"
+        )
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    return {match[1]: text[match.start() : end] for match, end in zip(found, ends, strict=True)}
+
+
+def read_lock(path: Path = LOCK) -> Lock:
+    """No entries where there is no lock."""
+    return split(path.read_text(encoding="utf-8"), path) if path.exists() else {}
+
+
+def lock_text(lock: Mapping[str, str]) -> str:
+    return HEADER + "".join(lock.values()) if lock else EMPTY
+
+
+def write_lock(lock: Mapping[str, str], path: Path = LOCK) -> None:
+    """By rename, and only if something changes."""
+    text = lock_text(lock)
+    if (lock or path.exists()) and not (path.exists() and path.read_text(encoding="utf-8") == text):
+        replace_text(path, text)
+
+
+def of_a_window(stage: str) -> bool:
+    """Whether the stage belongs to a window, and not to the run."""
+    return stage == "history" or (OF_WINDOW.fullmatch(stage) is not None and not stage.endswith(f"@{INITIAL}"))
+
+
+def of_the_run(lock: Lock) -> Lock:
+    return {stage: lines for stage, lines in lock.items() if not of_a_window(stage)}
+
+
+def of_windows(lock: Lock) -> Lock:
+    return {stage: lines for stage, lines in lock.items() if of_a_window(stage)}
+
+
+def stages_of(plan: Plan) -> set[str]:
+    """The stages that belong to the window."""
+    named = {stage for name in plan.names for stage in plan.stages_of(name)}
+    return named | {f"window_entry@{name}" for name in plan.entry} | {"history"}
+
+
+def trimmed(lock: Lock, plan: Plan) -> Lock:
+    """Without what belongs to other windows."""
+    own = stages_of(plan)
+    kept = {stage: lines for stage, lines in lock.items() if stage in own or not of_a_window(stage)}
+    if f"history {plan.last}\n" not in kept.get("history", ""):  # its command: that of another window
+        kept.pop("history", None)
+    return kept
+
+
+def outs(lock: Lock, stage: str) -> dict[str, Out]:
+    """path -> {md5, size, nfiles} of a stage; none where it has no entry."""
+    if stage not in lock:
+        return {}
+    (entry,) = yaml.load(lock[stage], Loader=LOADER).values()
+    kept = ("md5", "size", "nfiles")
+    return {out["path"]: {key: out[key] for key in kept if key in out} for out in entry.get("outs", [])}
