@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pipeline import cli_rescore
 from pipeline.plan import make_plan, read_plan, stored_options, write_plan
+from pipeline.run_lock import run_lock
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
 
@@ -37,13 +38,15 @@ def plan(
     """Write the plan that `dvc repro` and `rloo train` follow."""
     every, size = stored_options()
     made = make_plan(iterations, every if evaluate_every is None else evaluate_every, size)
-    write_plan(made)
+    with run_lock("rloo plan"):
+        write_plan(made)
     print(f"{iterations} iteration{'s' if iterations > 1 else ''}, evaluated: {', '.join(made.evaluated)}")
 
 
 @app.command()
 def train(
     iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="if another run is at work here, wait for its end")] = False,
 ) -> None:
     """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
     from stages.score.calling.resident import close_all
@@ -53,7 +56,7 @@ def train(
     close_all()  # what the functions imported is held by the worker from now on, and not by this process too
     from pipeline.train import train as run
 
-    done = run(iterations)
+    done = run(iterations, wait)
     console = Console()
     from pipeline import show
 
@@ -62,6 +65,15 @@ def train(
     show.offline(console, done.last)
     console.print("Files:")
     show.files(console, done)
+
+
+@app.command()
+def heal() -> None:
+    """Put DVC's own files right after a crash of `dvc repro`; `rloo train` does so by itself."""
+    from pipeline.heal import tell_healed
+
+    with run_lock("rloo heal"):
+        tell_healed("nothing to put right")
 
 
 @app.command()
@@ -135,7 +147,8 @@ def recipe(
     from pipeline import recipes
 
     if name:
-        recipes.change(Console(), name, dry_run=dry_run)
+        with run_lock("rloo recipe"):
+            recipes.change(Console(), name, dry_run=dry_run)
     elif dry_run:
         raise StageError("--dry-run: of which recipe? `rloo recipe` lists them")
     else:
@@ -151,7 +164,8 @@ def preset(
     from pipeline import preset_table, presets
 
     if name:
-        presets.change(Console(), name, dry_run=dry_run)
+        with run_lock("rloo preset"):
+            presets.change(Console(), name, dry_run=dry_run)
     elif dry_run:
         raise StageError("--dry-run: of which preset? `rloo preset` lists them")
     else:

@@ -6,8 +6,10 @@ and tables for people. Either can finish what the other began.
 
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project, stage_id
+from pipeline.heal import tell_healed
 from pipeline.orchestration import flow, get_ready, reproduced, task
 from pipeline.plan import Plan, make_plan, read_plan, write_plan
+from pipeline.run_lock import run_lock
 from pipeline.screen import Screen
 from pipeline.watch import Watch
 from pipeline.worker import Worker, resident_worker
@@ -89,12 +91,14 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
         watch.stop_at(stage.name, alarms)
 
 
-def train(iterations: int | None) -> Plan:
-    """Run the flow for the plan as it stands, or for another number of iterations."""
+def train(iterations: int | None, wait: bool = False) -> Plan:
+    """Run the flow for the plan as it stands, or for another number of iterations; with `wait`, after another run."""
     check_project()
-    get_ready()
-    plan = read_plan()
-    if iterations is not None:
-        plan = make_plan(iterations, plan.evaluate_every)
-    train_flow(plan.iterations, plan.evaluate_every)
+    with run_lock("rloo train", wait):
+        get_ready()
+        tell_healed()
+        plan = read_plan()
+        if iterations is not None:
+            plan = make_plan(iterations, plan.evaluate_every)
+        train_flow(plan.iterations, plan.evaluate_every)
     return plan

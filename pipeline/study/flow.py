@@ -5,7 +5,9 @@ from rich.markdown import Markdown
 
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project
+from pipeline.heal import tell_healed
 from pipeline.orchestration import flow, get_ready, reproduced, task
+from pipeline.run_lock import run_lock
 from pipeline.screen import Screen
 from pipeline.study.page.files import check_libraries, report_file
 from pipeline.study.runs.settings import STUDIES, Study, read_study
@@ -56,8 +58,10 @@ def run_study(console: Console, name: str) -> None:
     check_project()
     study = read_study(name)
     check_libraries()
-    get_ready()
-    study_flow(name)
+    with run_lock(f"rloo study {name}"):
+        get_ready()
+        tell_healed()
+        study_flow(name)
     if console.width >= PAGE_WIDTH:
         console.print(Markdown(report_file(study).read_text(encoding="utf-8")))
     console.print(f"Tables, plots and page: {report_file(study).parent}", highlight=False)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stages.common.paths import PARTIAL
+from stages.common.processes import lives, own_identity
 
 published: list[Path] = []  # by the stage that runs, in order
 
@@ -32,7 +33,7 @@ def _clear(path: Path) -> None:
 @contextmanager
 def publish(target: Path) -> Iterator[Path]:
     """Give a scratch path to write a file or a folder to; rename it to `target` if the block succeeds."""
-    scratch = PARTIAL / f"{os.getpid()}.{target.parent.name}.{target.name}"
+    scratch = PARTIAL / f"{own_identity()}.{target.parent.name}.{target.name}"
     scratch.parent.mkdir(parents=True, exist_ok=True)
     _clear(scratch)
     try:
@@ -49,22 +50,10 @@ def publish(target: Path) -> Iterator[Path]:
         _clear(scratch)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process with this id exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it exists, and is somebody else's
-    return True
-
-
 def sweep_partial() -> None:
     """Remove what processes that no longer live left half-made."""
     for path in PARTIAL.glob("*"):
-        owner = path.name.split(".")[0]
-        if not owner.isdigit() or not alive(int(owner)):
+        if not lives(path.name.split(".")[0]):
             _clear(path)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from stages.common.errors import StageError
@@ -33,7 +34,7 @@ class Journal:
         self._printed = self._recorded = 0.0
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.unlink(missing_ok=True)
-        self._record({"event": "started", "pid": os.getpid(), "time": time.time()})
+        self._record({"event": "started", "run": token_hex(8), "pid": os.getpid(), "time": time.time()})
 
     @property
     def seconds(self) -> float:
@@ -64,8 +65,17 @@ class Journal:
         self._record({"event": "failed", "error": told})
 
     def _record(self, record: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        _append(self.path, record)
+
+
+def _append(path: Path, record: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def reject(stage: str, name: str, error: str) -> None:
+    """Say of a stage that has finished that its results do not count, and why."""
+    _append(journal_path(stage, name), {"event": "failed", "error": error})
 
 
 @contextmanager
@@ -92,6 +102,12 @@ def read_journal(stage: str, name: str) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
     return records
+
+
+def run_of(stage: str, name: str) -> str | None:
+    """Which run of the stage the journal is of: a mark of its own for each, as clocks may be set back."""
+    records = read_journal(stage, name)
+    return str(records[0].get("run")) if records else None
 
 
 def seconds_of(stage: str, name: str) -> float | None:
