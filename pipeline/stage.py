@@ -10,10 +10,12 @@ fails if code or params of the stage were edited meanwhile, as DVC would take th
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from pipeline.dvc_files import keep_lock
 from pipeline.run_lock import at_work, run_lock
@@ -23,6 +25,7 @@ from stages.common.journal import QUIET_VARIABLE
 
 WORKER_VARIABLE = "RLOO_WORKER"
 POLL_SECONDS = 0.5
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 def exit_with_parent(parent: int | None = None) -> None:
@@ -38,6 +41,18 @@ def exit_with_parent(parent: int | None = None) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """Where the kernel can do it (Linux), it kills this process with the one that waits for it, at once: a thread that
+    looks may be held up while libraries are loaded. Not for what is to outlive the thread that started it.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    exit_with_parent()
 
 
 def ask_worker(address: str, stage: str, name: str) -> dict[str, str] | None:
@@ -81,7 +96,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m pipeline.stage STAGE NAME", file=sys.stderr)
         return 2
     stage, name = arguments
-    exit_with_parent()
+    end_with_parent()
     try:
         with run_lock(f"stage {stage} {name}"):
             check_used()  # of the stage before this one

@@ -4,7 +4,7 @@ import sys
 
 from pipeline.dvc_files import keep_lock
 from pipeline.run_lock import at_work, run_lock
-from pipeline.stage import exit_with_parent
+from pipeline.stage import end_with_parent
 from pipeline.study.runs.settings import STUDIES, Study, read_study
 from pipeline.used import check_used, watched
 from stages.common.errors import StageError
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     part, name, *names = arguments
-    exit_with_parent()
+    end_with_parent()
 
     def work(part: str, title: str) -> int:
         study = read_study(name)
