@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import product
 from uuid import uuid4
@@ -54,6 +55,8 @@ class Lane:
     workspace: Workspace
     seed: int
     each: int = 5  # kills of a stage in one pass
+    chance: float = 1.0  # of a stage to be killed when it starts
+    warm: bool = False  # `dvc repro` with a resident worker: its stages are short
     usual: dict[str, float] = field(default_factory=dict)
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     kills: list[Kill] = field(default_factory=list)
@@ -125,7 +128,7 @@ def compare(lane: Lane) -> None:
 def one_start(lane: Lane, killed: Counter[str], kills: int) -> int:
     """Start the command and kill it, or what it started, at most `kills` times; returns how it ended."""
     log = lane.workspace.folder / "harness.log"
-    with log.open("wb") as output:
+    with log.open("wb") as output, lane.workspace.warm() if lane.warm else nullcontext():
         command = lane.workspace.start(*COMMANDS[lane.variant], output=output)
         known, current, due = starts(lane.workspace), "", float("inf")
         moved = time.monotonic()
@@ -135,7 +138,7 @@ def one_start(lane: Lane, killed: Counter[str], kills: int) -> int:
             began = {stage for stage, start in starts(lane.workspace).items() if known.get(stage) != start}
             if began:
                 current, known, moved = began.pop(), starts(lane.workspace), now
-                if killed[current] < lane.each and was_killed < kills:
+                if killed[current] < lane.each and was_killed < kills and lane.rng.random() < lane.chance:
                     due = now + lane.rng.uniform(0, lane.usual.get(current, 1.0))
             if now > due and hit(lane, command, current, now - moved):
                 killed[current] += 1
