@@ -4,7 +4,8 @@ dvc.lock       a part of one: the last whole copy takes its place, or none. What
                cache: nothing that was finished is computed again
 rwlock         a part of one is removed. Entries of processes that are gone are removed, also where another process has
                their number now: DVC goes by the number alone, and would wait for ever
-.dvc/cache     files that were half copied into it are removed
+.dvc/cache     files that were half copied into it are removed, and what is empty in the run cache: DVC makes a folder
+               for a stage before it writes into it, and fails at one with nothing in it
 """
 
 import json
@@ -130,9 +131,14 @@ def works_here(pid: int) -> bool:
 def heal_cache() -> list[str]:
     """Remove what was being copied into DVC's cache when DVC was killed."""
     with Repo() as repo:
-        folder = Path(repo.cache.local.path)
-    left = [path for path in folder.glob("*/*") if LEFT_BY_DVC.search(path.name)] if folder.exists() else []
+        folder, runs = Path(repo.cache.local.path), Path(repo.stage_cache.cache_dir)
+    left = [path for path in [*folder.glob("*/*"), *runs.glob("*/*/*")] if LEFT_BY_DVC.search(path.name)]
     for path in left:
-        with suppress(OSError):
-            path.unlink()
-    return [f"{len(left)} file(s) in {folder} were half copied, and are removed"] if left else []
+        path.unlink(missing_ok=True)
+    empty = 0
+    for path in runs.glob("*/*"):
+        with suppress(OSError):  # it has something in it
+            path.rmdir()
+            empty += 1
+    found = [f"{len(left)} file(s) in {folder.parent} were half copied, and are removed"] if left else []
+    return [*found, *([f"{empty} folder(s) in {runs} were empty, and are removed"] if empty else [])]

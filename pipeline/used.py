@@ -7,6 +7,7 @@ second, is caught here afterwards: the stage's entry is taken out of dvc.lock, a
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,8 @@ def _withdraw(place: Place, claimed: dict[str, Any]) -> None:
         found = load_yaml(path.read_text(encoding="utf-8"))
         if all(found.get(key) == claimed.get(key) for key in ("cmd", "deps", "params", "outs")):
             path.unlink()
+            with suppress(OSError):  # DVC fails at a folder with nothing in it; others of the same key may be left
+                path.parent.rmdir()
 
 
 def run_cache() -> Path:

@@ -31,7 +31,7 @@ from tests.workspace import Workspace
 COMMANDS = {"train": ("rloo", "train"), "repro": ("dvc", "repro")}
 GONE_SECONDS = 10.0
 PATIENCE_SECONDS = 120.0
-HEALED = ("rwlock", "dvc.lock")  # what DVC's messages about its own damaged files have in them
+HEALED = ("rwlock", "dvc.lock", "join() argument")  # what DVC's messages about its own damaged files have in them
 POLL_SECONDS = 0.005
 
 

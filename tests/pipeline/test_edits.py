@@ -60,14 +60,14 @@ def test_what_a_stage_depends_on_is_edited_while_it_runs(workspace, change):
     process = running(workspace)
     before = (workspace.folder / CODE).read_text()
     if change == "params":
-        workspace.change("prepare.model.trust_remote_code", True)
+        workspace.change("prepare.model.chat_template", None)  # what it is without being there
     else:
         append(workspace, CODE, f"# edited {time.time()}\n")
     if change == "code and back":
         (workspace.folder / CODE).write_text(before)
     output, _ = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert re.search(rf"edited while {STAGE} ran: .*(checkpoint/__init__.py|trust_remote_code)", output)
+    assert re.search(rf"edited while {STAGE} ran: .*(checkpoint/__init__.py|prepare.model of params.yaml)", output)
     assert claimed(workspace, STAGE) is None
     assert journal(workspace, "prepare model")[1][-1] == "failed"
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from dvc.exceptions import ReproductionError
 from dvc.repo import Repo
 
 from pipeline.door import open_repo
@@ -125,6 +126,26 @@ def test_half_copied_files_are_removed_and_whole_ones_stay(workspace):
     assert "1 file(s)" in heal()[0]
     assert not half.exists()
     assert heal() == []
+
+
+@pytest.mark.parametrize("inside", [None, f".{'x' * 22}.tmp"])
+def test_a_folder_of_the_run_cache_that_was_made_and_not_filled_is_removed(workspace, inside):
+    """DVC was killed between the two: it would fail at that folder each time."""
+    LOCK.unlink()
+    key = next(path for path in Path(".dvc/cache/runs").glob("*/*") if "first" in next(path.iterdir()).read_text())
+    entry = next(key.iterdir())
+    text = entry.read_text()
+    entry.unlink()
+    if inside:
+        (key / inside).write_text("cmd: ec")
+    else:
+        with Repo() as repo, pytest.raises(ReproductionError):
+            repo.reproduce()
+    assert "folder(s) in" in heal()[-1]
+    assert not key.exists()
+    with Repo() as repo:
+        repo.reproduce()
+    assert next(key.iterdir()).read_text() == text
 
 
 def test_a_file_that_is_replaced_is_whole_whenever_its_writer_is_killed(tmp_path):
