@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pipeline import cli_rescore, cli_verify, cli_windows
 from pipeline.plan import read_plan, stored_options
+from pipeline.run_lock import run_lock
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
 
@@ -45,19 +46,23 @@ def plan(
     every, size = stored_options()
     before = readable()
     done = last_begun(before) if before else 0
-    made = set_run(iterations, every if evaluate_every is None else evaluate_every, size if window is None else window)
+    with run_lock("rloo plan"):
+        made = set_run(
+            iterations, every if evaluate_every is None else evaluate_every, size if window is None else window
+        )
     print(describe(made, done))
 
 
 @app.command()
 def train(
     iterations: Annotated[int | None, typer.Option(help="iterations in all; the plan's number if not given")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="if another run is at work here, wait for its end")] = False,
 ) -> None:
     """Bring all stages of the plan up to date, as a Prefect flow, and show what came out."""
     params = load_params()
     from pipeline.flows.reporting import reporting
 
-    with reporting() as api:
+    with run_lock("rloo train", wait), reporting() as api:
         from stages.score.calling.resident import close_all
         from stages.score.rewards import check_functions
 
@@ -87,6 +92,15 @@ def serve(
     from pipeline.flows.serve import serve as run
 
     run(name, cron, interval, read_plan().iterations if iterations is None else iterations)
+
+
+@app.command()
+def heal() -> None:
+    """Put DVC's own files right after a crash of `dvc repro`; `rloo train` does so by itself."""
+    from pipeline.heal import tell_healed
+
+    with run_lock("rloo heal"):
+        tell_healed("nothing to put right")
 
 
 @app.command()
@@ -160,7 +174,8 @@ def recipe(
     from pipeline import recipes
 
     if name:
-        recipes.change(Console(), name, dry_run=dry_run)
+        with run_lock("rloo recipe"):
+            recipes.change(Console(), name, dry_run=dry_run)
     elif dry_run:
         raise StageError("--dry-run: of which recipe? `rloo recipe` lists them")
     else:
@@ -176,7 +191,8 @@ def preset(
     from pipeline import preset_table, presets
 
     if name:
-        presets.change(Console(), name, dry_run=dry_run)
+        with run_lock("rloo preset"):
+            presets.change(Console(), name, dry_run=dry_run)
     elif dry_run:
         raise StageError("--dry-run: of which preset? `rloo preset` lists them")
     else:

@@ -24,12 +24,14 @@ def windows(context: typer.Context) -> None:
 def open_(window: Window) -> None:
     """Open a window: its plan and its lock become those of the project, its files are put into place."""
     from pipeline.door import check_project
+    from pipeline.run_lock import run_lock
     from pipeline.windows.layout import find
     from pipeline.windows.walk import open_window, shortened
 
     check_project()
-    target = find(window)
-    gone = open_window(target)
+    with run_lock("rloo windows open"):
+        target = find(window)
+        gone = open_window(target)
     print(f"{target.window} is open: {target.names[0]} to {target.last}")
     if gone:
         print(

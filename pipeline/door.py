@@ -7,17 +7,29 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dvc.exceptions import DvcException
+from dvc.fs import LocalFileSystem
 from dvc.repo import Repo
 
+from pipeline.dvc_files import WHOLE_OR_NOT, keep_lock, replaced
+from pipeline.used import check_used
 from stages.common.errors import StageError
-from stages.common.journal import read_journal
+from stages.common.journal import read_journal, run_of
 
 ALWAYS_RUN = "prepare_sources"  # `always_changed` in dvc.yaml: that it is computed says nothing
 
 Outcome = Literal["computed", "restored", "unchanged"]
+
+
+class WholeFiles(LocalFileSystem):  # type: ignore[misc]
+    """The local file system, but DVC's lock files are never there in part: a kill leaves the old or the new."""
+
+    def open(self, path: str, mode: str = "r", **options: Any) -> Any:
+        if mode in ("w", "w+") and Path(path).name in WHOLE_OR_NOT:
+            return replaced(Path(path))
+        return super().open(path, mode, **options)
 
 
 class StageFailedError(StageError):
@@ -51,24 +63,31 @@ def use_this_python() -> None:
         os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", "")
 
 
-def _last_start(stage: StageId) -> float | None:
-    records = read_journal(stage.stage, stage.name)
-    return float(records[0]["time"]) if records else None
+def open_repo() -> Repo:
+    """The workspace's DVC repository, with lock files that are whole at any moment."""
+    files = WholeFiles()
+    repo = Repo(fs=files)
+    jobs = repo.config["core"].get("checksum_jobs")
+    if jobs:  # as DVC does with a file system of its own
+        files.hash_jobs = jobs
+    return repo
 
 
 def reproduce(stage: StageId) -> Outcome:
     """Bring one stage up to date, as `dvc repro --single-item` does."""
-    before = _last_start(stage)
+    before = run_of(stage.stage, stage.name)
     logging.getLogger("dvc").setLevel(logging.CRITICAL)
     try:
-        with redirect_stdout(StringIO()), Repo() as repo:
+        with redirect_stdout(StringIO()), open_repo() as repo:
             changed = repo.reproduce(stage.dvc_name, single_item=True)
+        check_used()
     except DvcException as error:
-        own = _last_start(stage) != before
+        own = run_of(stage.stage, stage.name) != before
         raise StageFailedError(f"{stage.dvc_name}: {reason(stage, error, own)}") from error
+    keep_lock()
     if not changed:
         return "unchanged"
-    return "computed" if _last_start(stage) != before else "restored"
+    return "computed" if run_of(stage.stage, stage.name) != before else "restored"
 
 
 def reason(stage: StageId, error: BaseException, started: bool) -> str:

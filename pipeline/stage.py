@@ -2,20 +2,30 @@
 
 A light client. Where `rloo train` keeps a warm worker (RLOO_WORKER holds its address) the work is handed to it;
 otherwise it is done here. Either way the same function writes the same bytes. Nothing but the standard
-library and modules that need no more is imported before that is decided.
+library, YAML and modules that need no more is imported before that is decided.
+
+It has the workspace's run lock for as long as the stage takes, unless `rloo train` has it and started this; and it
+fails if code or params of the stage were edited meanwhile, as DVC would take them for those that were used.
 """
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 
+from pipeline.dvc_files import keep_lock
+from pipeline.run_lock import at_work, run_lock
+from pipeline.used import check_used, watched
+from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
 
 WORKER_VARIABLE = "RLOO_WORKER"
 POLL_SECONDS = 0.5
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 def exit_with_parent(parent: int | None = None) -> None:
@@ -31,6 +41,18 @@ def exit_with_parent(parent: int | None = None) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """Where the kernel can do it (Linux), it kills this process with the one that waits for it, at once: a thread that
+    looks may be held up while libraries are loaded. Not for what is to outlive the thread that started it.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    exit_with_parent()
 
 
 def ask_worker(address: str, stage: str, name: str) -> dict[str, str] | None:
@@ -50,12 +72,8 @@ def ask_worker(address: str, stage: str, name: str) -> dict[str, str] | None:
     return None if "stale" in found else found
 
 
-def main(arguments: list[str]) -> int:
-    if len(arguments) != 2:
-        print("usage: python -m pipeline.stage STAGE NAME", file=sys.stderr)
-        return 2
-    stage, name = arguments
-    exit_with_parent()
+def work(stage: str, name: str) -> int:
+    """Have the stage done, by the worker or here; returns the exit status."""
     address = os.environ.get(WORKER_VARIABLE)
     answer = ask_worker(address, stage, name) if address else None
     if answer is None:
@@ -64,12 +82,29 @@ def main(arguments: list[str]) -> int:
         except ModuleNotFoundError as error:
             print(f"{error}; run `source .venv/bin/activate` first, or `make setup`", file=sys.stderr)
             return 1
-        return run_here(stage, [name])
+        with at_work():
+            return run_here(stage, [name])
     if "error" in answer:
         if not os.environ.get(QUIET_VARIABLE):
             print(f"{stage} {name}: {answer['error']}", file=sys.stderr)
         return 1
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2:
+        print("usage: python -m pipeline.stage STAGE NAME", file=sys.stderr)
+        return 2
+    stage, name = arguments
+    end_with_parent()
+    try:
+        with run_lock(f"stage {stage} {name}"):
+            check_used()  # of the stage before this one
+            keep_lock()
+            return watched(stage, name, work)
+    except StageError as error:
+        print(f"{stage} {name}: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

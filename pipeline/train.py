@@ -8,6 +8,7 @@ from pipeline import artifacts
 from pipeline.door import ALWAYS_RUN, Outcome, StageId, check_project, stage_id
 from pipeline.flows.reporting import begin
 from pipeline.flows.server import Api
+from pipeline.heal import tell_healed
 from pipeline.orchestration import brought_up, flow, get_ready, reproduced, task, working
 from pipeline.plan import WINDOW, Plan, read_plan, stored_options
 from pipeline.screen import Screen
@@ -142,9 +143,13 @@ def report(stage: StageId, screen: Screen, watch: Watch) -> None:
 
 
 def train(iterations: int | None, api: Api) -> Plan:
-    """Run the flow for the plan as it stands, or for another number of iterations; the last window, which is open."""
+    """Run the flow for the plan as it stands, or for another number of iterations; the last window, which is open.
+
+    The caller has the run lock.
+    """
     check_project()
     get_ready()
+    tell_healed()
     plan = read_plan()
     begin(api)
     train_flow(plan.iterations if iterations is None else iterations, plan.evaluate_every, stored_options()[1])

@@ -18,19 +18,23 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
+from pipeline.run_lock import at_work
 from pipeline.stage import WORKER_VARIABLE, exit_with_parent
 from stages.common.errors import StageError
-from stages.common.files import alive
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.paths import LOGS, PARTIAL
+from stages.common.processes import lives, own_identity
 
 START_SECONDS = 60.0
 
 
 def code_hash() -> str:
-    """Hash of all source files of the stages."""
+    """Hash of all source files of the stages, and of when they were written: one that was changed and changed back may
+    have been imported in between.
+    """
     digest = blake2b(digest_size=16)
     for path in sorted(Path("stages").rglob("*.py")):
+        digest.update(f"{path}\0{path.stat().st_mtime_ns}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -57,7 +61,7 @@ def answer(connection: socket.socket, current: bool) -> None:
     request = json.loads(connection.makefile().readline())
     reply: dict[str, object] = {"stale": True}
     if current:
-        with exit_with_client(connection):
+        with at_work(), exit_with_client(connection):
             reply = run(request["stage"], request["name"])
     connection.sendall(json.dumps(reply).encode() + b"\n")
 
@@ -100,7 +104,7 @@ class Worker:
     """The handle that `rloo train` holds."""
 
     def __init__(self) -> None:
-        self.address = str(PARTIAL.parent / f".worker.{os.getpid()}.sock")
+        self.address = str(PARTIAL.parent / f".worker.{own_identity()}.sock")
         self.process: subprocess.Popen[bytes] | None = None
 
     def ensure(self) -> None:
@@ -108,7 +112,7 @@ class Worker:
         if self.process is not None and self.process.poll() is None:
             return
         for socket_file in Path(self.address).parent.glob(".worker.*.sock"):  # ours, and of runs that were killed
-            if not alive(int(socket_file.name.split(".")[2])) or str(socket_file) == self.address:
+            if not lives(socket_file.name.split(".")[2]) or str(socket_file) == self.address:
                 socket_file.unlink(missing_ok=True)
         LOGS.mkdir(parents=True, exist_ok=True)
         with (LOGS / "worker.log").open("ab") as log:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -94,14 +94,14 @@ class Workspace:
             raise AssertionError(f"{arguments} exited with {done.returncode}:\n{output}")
         return output
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, output: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         """A command in a process group of its own, to be killed."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
             env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.DEVNULL if output == subprocess.DEVNULL else subprocess.STDOUT,
             start_new_session=True,
         )
 

@@ -17,6 +17,7 @@ from stages.common.errors import StageError
 from stages.common.files import sweep_partial
 from stages.common.params_file import PARAMS_FILE
 from stages.common.paths import DATA, PARTIAL, REWARD_CACHE
+from stages.common.processes import own_identity
 
 OWN = frozenset({"data", ".git", ".dvc", "dvc.lock", "params.yaml"})
 KEPT = DATA / "check"  # what `--keep` leaves
@@ -61,7 +62,7 @@ def fill(folder: Path) -> None:
 def scratch_project(*, keep: bool) -> Iterator[Path]:
     """A filled folder (absolute), removed afterwards, or moved to `data/check` if it is to be kept."""
     sweep_partial()
-    folder = (PARTIAL / f"{os.getpid()}.check").absolute()
+    folder = (PARTIAL / f"{own_identity()}.check").absolute()
     folder.mkdir(parents=True)
     try:
         fill(folder)

@@ -11,9 +11,11 @@ from pydantic import Field
 
 from pipeline.door import check_project
 from pipeline.flows.settings import settle
+from pipeline.heal import tell_healed
 from pipeline.orchestration import flow, get_ready
 from pipeline.plan import make_plan, stored_options
 from pipeline.presets import read_presets
+from pipeline.run_lock import run_lock
 from pipeline.train import train_flow
 from stages.common.params_file import load_params
 
@@ -43,10 +45,12 @@ def train(
     check_project()
     every, size = stored_options()
     plan = make_plan(iterations, evaluate_every or every, window or size)
-    for key, value in settle(preset, overrides or {}).items():
-        get_run_logger().info(f"params.yaml: {key} = {value!r}"[:MESSAGE_CHARACTERS])
-    check_rewards()
-    train_flow.fn(plan.iterations, plan.evaluate_every, plan.size)
+    with run_lock("a run of the deployment"):
+        tell_healed()
+        for key, value in settle(preset, overrides or {}).items():
+            get_run_logger().info(f"params.yaml: {key} = {value!r}"[:MESSAGE_CHARACTERS])
+        check_rewards()
+        train_flow.fn(plan.iterations, plan.evaluate_every, plan.size)
 
 
 def check_rewards() -> None:

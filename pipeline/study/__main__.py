@@ -2,8 +2,11 @@
 
 import sys
 
-from pipeline.stage import exit_with_parent
-from pipeline.study.runs.settings import Study, read_study
+from pipeline.dvc_files import keep_lock
+from pipeline.run_lock import at_work, run_lock
+from pipeline.stage import end_with_parent
+from pipeline.study.runs.settings import STUDIES, Study, read_study
+from pipeline.used import check_used, watched
 from stages.common.errors import StageError
 from stages.common.files import sweep_partial
 from stages.common.journal import Journal, journalled
@@ -37,16 +40,23 @@ def main(arguments: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     part, name, *names = arguments
-    exit_with_parent()
-    try:
+    end_with_parent()
+
+    def work(part: str, title: str) -> int:
         study = read_study(name)
-        with journalled(part, "-".join(["study", name, *names])) as journal:
+        with at_work(), journalled(part, title) as journal:
             sweep_partial()
             run_part(part, study, "".join(names), journal)
+        return 0
+
+    try:
+        with run_lock(f"stage {part} of the study {name}"):
+            check_used()  # of the stage before this one
+            keep_lock(STUDIES / name / "dvc.lock")
+            return watched(part, "-".join(["study", name, *names]), work)
     except StageError as error:
         print(f"study {name}, {' '.join([part, *names])}: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ from rich.markdown import Markdown
 from pipeline import artifacts
 from pipeline.door import Outcome, StageId, check_project
 from pipeline.flows.reporting import begin, reporting
+from pipeline.heal import tell_healed
 from pipeline.orchestration import brought_up, flow, get_ready, reproduced, task
+from pipeline.run_lock import run_lock
 from pipeline.screen import Screen
 from pipeline.study.page.files import check_libraries, report_file
 from pipeline.study.runs.settings import STUDIES, Study, read_study
@@ -58,7 +60,8 @@ def run_study(console: Console, name: str) -> None:
     study = read_study(name)
     check_libraries()
     get_ready()
-    with reporting() as api:
+    with run_lock(f"rloo study {name}"), reporting() as api:
+        tell_healed()
         begin(api)
         study_flow(name)
     if console.width >= PAGE_WIDTH:

@@ -6,8 +6,11 @@ It ends with its parent, as `pipeline/stage.py` does.
 import sys
 from pathlib import Path
 
+from pipeline.dvc_files import keep_lock
 from pipeline.plan import read_plan
-from pipeline.stage import exit_with_parent
+from pipeline.run_lock import at_work, run_lock
+from pipeline.stage import end_with_parent
+from pipeline.used import check_used, watched
 from pipeline.windows.cached import cache_folder, cached, listed, missing, read_end
 from pipeline.windows.files import content_md5, end_file
 from pipeline.windows.lock import Out
@@ -15,6 +18,8 @@ from stages.common.errors import StageError
 from stages.common.files import link_file, publish, sweep_partial
 from stages.common.journal import journalled
 from stages.common.paths import iteration_number
+
+STAGE = "window_entry"
 
 
 def restore(path: Path, out: Out, cache: Path) -> None:
@@ -60,16 +65,24 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m pipeline.windows.entry ITERATION", file=sys.stderr)
         return 2
-    exit_with_parent()
+    end_with_parent()
     (name,) = arguments
     try:
         iteration_number(name)
-        with journalled("window_entry", name):
-            sweep_partial()
-            run(name)
+        with run_lock(f"stage {STAGE} {name}"), at_work():
+            check_used()  # of the stage before this one
+            keep_lock()
+            return watched(STAGE, name, work)
     except StageError as error:
-        print(f"window_entry {name}: {error}", file=sys.stderr)
+        print(f"{STAGE} {name}: {error}", file=sys.stderr)
         return 1
+
+
+def work(stage: str, name: str) -> int:
+    """With a journal, as every stage has one."""
+    with journalled(stage, name):
+        sweep_partial()
+        run(name)
     return 0
 
 

@@ -8,6 +8,7 @@ from hashlib import md5
 from pathlib import Path
 
 from stages.common import paths
+from stages.common.processes import own_identity
 
 SCRATCH, REPLACED = ".partial", ".replaced"  # in pipeline/windows: on the file system of the windows' folders
 
@@ -44,7 +45,7 @@ def sync(path: Path) -> None:
 
 def replace_text(path: Path, text: str) -> None:
     """Write a file of the project's folder by rename."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch = path.with_name(f".{path.name}.{own_identity()}")
     try:
         scratch.write_text(text, encoding="utf-8")
         sync(scratch)

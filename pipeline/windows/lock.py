@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
+from pipeline.dvc_files import LOCK, keep_lock
 from pipeline.plan import LOADER, Plan
 from pipeline.windows.files import replace_text
 from stages.common.errors import StageError
 from stages.common.paths import INITIAL
 
-LOCK = Path("dvc.lock")
 HEADER = "schema: '2.0'\nstages:\n"
 EMPTY = "schema: '2.0'\nstages: {}\n"
 ENTRY = re.compile(r"^  ([^\s:]+):\n", re.MULTILINE)  # the name of a stage
@@ -54,6 +54,8 @@ def write_lock(lock: Mapping[str, str], path: Path = LOCK) -> None:
     text = lock_text(lock)
     if (lock or path.exists()) and not (path.exists() and path.read_text(encoding="utf-8") == text):
         replace_text(path, text)
+        if path == LOCK:
+            keep_lock(path)  # a copy of another window's would be put in the place of a damaged one
 
 
 def of_a_window(stage: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from stages.common.disk import telling
 from stages.common.durable import copy, make_folder, remove, sync, sync_tree
 from stages.common.paths import PARTIAL
+from stages.common.processes import lives, own_identity
 from stages.common.record import running
 
 REPLACED = "replaced"  # ends the name of a folder in which an old target waits until its successor has its place
@@ -47,10 +48,10 @@ def _scratch(target: Path) -> Path:
     _sweep_beside(target)
     there = next(one for one in target.absolute().parents if one.exists())
     if there.stat().st_dev == PARTIAL.stat().st_dev:
-        scratch = PARTIAL / f"{os.getpid()}.{target.parent.name}.{target.name}"
+        scratch = PARTIAL / f"{own_identity()}.{target.parent.name}.{target.name}"
     else:
         make_folder(target.parent)
-        scratch = _beside(target, os.getpid())
+        scratch = _beside(target, own_identity())
     remove(scratch)
     return scratch
 
@@ -62,7 +63,7 @@ def _beside(target: Path, owner: int | str) -> Path:
 def _sweep_beside(target: Path) -> None:
     """Remove what processes that no longer live left half-made beside the target."""
     for path in target.parent.glob(str(_beside(Path(target.name), "*"))):
-        if not _lives(path.name.split(".")[-2]):
+        if not lives(path.name.split(".")[-2]):
             remove(path)
 
 
@@ -84,7 +85,7 @@ def _replace(scratch: Path, target: Path) -> None:
 
 def _set_aside(target: Path) -> Path:
     """Move the old target away, into a folder that knows its place: `sweep_partial` brings it back after a kill."""
-    aside = PARTIAL / f"{os.getpid()}.{target.parent.name}.{target.name}.{REPLACED}"
+    aside = PARTIAL / f"{own_identity()}.{target.parent.name}.{target.name}.{REPLACED}"
     remove(aside)
     make_folder(aside)
     (aside / PLACE).write_text(str(target.absolute()), encoding="utf-8")
@@ -110,7 +111,7 @@ def _rename(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        near = _beside(target, os.getpid())
+        near = _beside(target, own_identity())
         remove(near)
         try:
             copy(source, near)
@@ -120,25 +121,10 @@ def _rename(source: Path, target: Path) -> None:
         remove(source)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process with this id exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it exists, and is somebody else's
-    return True
-
-
-def _lives(owner: str) -> bool:
-    return owner.isdigit() and alive(int(owner))
-
-
 def sweep_partial() -> None:
     """Remove what processes that no longer live left half-made; what was set aside and has no successor comes back."""
     for path in PARTIAL.glob("*"):
-        if not _lives(path.name.split(".")[0]):
+        if not lives(path.name.split(".")[0]):
             if path.name.endswith(f".{REPLACED}"):
                 _bring_back(path)
             remove(path)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from stages.common.disk import DiskError, telling
@@ -37,7 +38,7 @@ class Journal:
         with telling(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.unlink(missing_ok=True)
-        self._record({"event": "started", "pid": os.getpid(), "time": time.time()})
+        self._record({"event": "started", "run": token_hex(8), "pid": os.getpid(), "time": time.time()})
 
     @property
     def seconds(self) -> float:
@@ -83,13 +84,7 @@ class Journal:
             self._record_in_place(record)
 
     def _record(self, record: dict[str, Any]) -> None:
-        """Add a line, whole or not at all; a DiskError if there is no room for it."""
-        line = (json.dumps(record) + "\n").encode()
-        with telling(self.path), self.path.open("ab", buffering=0) as file:
-            size = file.tell()
-            if file.write(line) != len(line):
-                file.truncate(size)
-                raise OSError(errno.ENOSPC, "no room for a whole line", str(self.path))
+        _append(self.path, record)
 
     def _record_in_place(self, record: dict[str, Any]) -> None:
         """On a full disk, how the stage ended goes where its progress was: that room the file has already."""
@@ -97,6 +92,21 @@ class Journal:
             file.readline()
             file.write((json.dumps(record) + "\n").encode())
             file.truncate(file.tell())
+
+
+def _append(path: Path, record: dict[str, Any]) -> None:
+    """Add a line, whole or not at all; a DiskError if there is no room for it."""
+    line = (json.dumps(record) + "\n").encode()
+    with telling(path), path.open("ab", buffering=0) as file:
+        size = file.tell()
+        if file.write(line) != len(line):
+            file.truncate(size)
+            raise OSError(errno.ENOSPC, "no room for a whole line", str(path))
+
+
+def reject(stage: str, name: str, error: str) -> None:
+    """Say of a stage that has finished that its results do not count, and why."""
+    _append(journal_path(stage, name), {"event": "failed", "error": error, "transient": False})
 
 
 @contextmanager
@@ -123,6 +133,12 @@ def read_journal(stage: str, name: str) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
     return records
+
+
+def run_of(stage: str, name: str) -> str | None:
+    """Which run of the stage the journal is of: a mark of its own for each, as clocks may be set back."""
+    records = read_journal(stage, name)
+    return str(records[0].get("run")) if records else None
 
 
 def seconds_of(stage: str, name: str) -> float | None:

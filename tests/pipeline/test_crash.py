@@ -1,17 +1,15 @@
-"""Real `kill -9` in the middle of stages; then the same command, and the same final hashes."""
+"""Real kills in the middle of stages; then the same command, and the same final hashes."""
 
 import json
-import os
-import random
 import signal
 import subprocess
 import time
-from contextlib import suppress
 
 import psutil
 import pytest
 
-STAGES = ("prepare prompts", "rollout i0001", "score i0001", "update i0001", "evaluate i0000", "rollout i0002")
+from tests.kills.lane import Lane, run
+from tests.kills.traces import durations
 
 
 def wait_for(condition, process, seconds=120):
@@ -43,10 +41,6 @@ def at_work(workspace, stage, before):
     return "progress" in events or any((workspace.folder / "data" / ".partial").glob("*"))
 
 
-def stage_processes(workspace):
-    return processes(workspace, "pipeline.stage")
-
-
 def processes(workspace, module):
     """Processes of a module that run in the workspace."""
     return [
@@ -62,48 +56,19 @@ def finish(workspace):
     return workspace.lock()
 
 
-@pytest.mark.parametrize("victim", ["everything", "dvc", "stage"])
-def test_kill_9_in_the_middle_of_stages_then_the_same_command(new_workspace, reference, victim):
-    workspace, rng = new_workspace(), random.Random(victim)
+@pytest.mark.parametrize(("variant", "kills", "chance"), [("repro", 6, 0.35), ("train", 2, 0.25)])
+def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_hashes(
+    new_workspace, reference, variant, kills, chance
+):
+    """The short form of `python -m tests.kills`."""
+    workspace = new_workspace()
     workspace.plan(2)
-    interrupted = 0
-    for stage in STAGES if victim != "dvc" else ("rollout i0001", "update i0001"):
-        before, _ = journal(workspace, stage)
-        process = workspace.start("dvc", "repro")
-        if wait_for(lambda stage=stage, before=before: at_work(workspace, stage, before), process):
-            time.sleep(rng.uniform(0, 0.005))
-            kill(workspace, stage, process, victim)
-        process.wait(timeout=60)
-        assert wait_for_no_stage(workspace)
-        if victim == "dvc":  # the stage itself may still finish before it notices
-            interrupted += process.returncode == -signal.SIGKILL
-        else:
-            interrupted += "finished" not in journal(workspace, stage)[1]
-    assert interrupted >= 1
-    assert finish(workspace) == reference.lock()
+    lane = Lane(variant, workspace, seed=0, each=1, chance=chance, warm=variant == "repro")
+    lane.usual, lane.hashes = durations(reference), reference.lock()
+    run(lane, kills)
+    assert lane.violations == []
+    assert len(lane.kills) == kills
     assert not list((workspace.folder / "data" / ".partial").glob("*"))
-
-
-def kill(workspace, stage, process, victim):
-    if victim == "stage":
-        room, name = stage.split()
-        first = (workspace.folder / "data" / "logs" / name / f"{room}.jsonl").read_text().splitlines()[0]
-        with suppress(ProcessLookupError):  # it has just finished
-            os.kill(json.loads(first)["pid"], signal.SIGKILL)
-    elif victim == "dvc":
-        process.kill()
-    else:
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def wait_for_no_stage(workspace, seconds=5):
-    """A stage whose `dvc repro` was killed ends by itself."""
-    deadline = time.monotonic() + seconds
-    while stage_processes(workspace):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_killing_the_flow_takes_its_worker_along_and_the_next_run_goes_on(new_workspace, reference):

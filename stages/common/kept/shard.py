@@ -17,6 +17,7 @@ from torch import Tensor
 
 from stages.common.kept.key import add_tensor
 from stages.common.paths import PARTIAL
+from stages.common.processes import own_identity
 
 SUFFIX = ".safetensors"
 
@@ -30,7 +31,7 @@ def hash_of(key: str, notes: str, tensors: Mapping[str, Tensor]) -> str:
 
 def write_shard(path: Path, key: str, notes: Any, tensors: Mapping[str, Tensor]) -> None:
     """`notes`: JSON. What goes wrong is raised, and leaves nothing behind."""
-    scratch = PARTIAL / f"{os.getpid()}.kept.{path.parent.name}.{path.name}"
+    scratch = PARTIAL / f"{own_identity()}.kept.{path.parent.name}.{path.name}"
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(notes)
     try:
