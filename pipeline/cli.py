@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipeline import cli_rescore
+from pipeline import cli_rescore, cli_storage
 from pipeline.plan import make_plan, read_plan, stored_options, write_plan
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -22,6 +22,9 @@ show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
 app.add_typer(show_app, name="show")
 app.command()(cli_rescore.rescore)
 app.command()(cli_rescore.diff)
+app.add_typer(cli_storage.app, name="storage")
+app.command()(cli_storage.push)
+app.command()(cli_storage.pull)
 
 Policy = Annotated[str, typer.Argument(help="name of an iteration, such as i0003, or of one of `offline`")]
 Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]

@@ -53,7 +53,5 @@ def test_a_history_without_evaluations():
 
 
 def test_a_reward_that_nothing_could_score_is_left_out_and_not_zero():
-    unscorable = frame(0, 1, 2, 3).with_columns(
-        reward=pl.when(pl.col("iteration") == 3).then(None).otherwise("reward")
-    )
+    unscorable = frame(0, 1, 2, 3).with_columns(reward=pl.when(pl.col("iteration") == 3).then(None).otherwise("reward"))
     assert "reward" not in summary(unscorable)
