@@ -11,16 +11,24 @@ from pipeline.plan import Plan, write_plan
 from tests.workspace import Workspace
 
 SIZE, ITERATIONS, EVERY = 5, 12, 6
-STARTS = ("policies/{0}", "optimizer/{0}/optimizer.safetensors", "critics/{0}", "iterations/{0}/advantages.parquet")
-STARTS_MANIFESTS = ("manifests/{0}/advantage.json", "manifests/{0}/update.json")
+STARTS = (
+    "policies/{0}",
+    "optimizer/{0}/optimizer.safetensors",
+    "critics/{0}",
+    "iterations/{0}/advantages.parquet",
+    "manifests/{0}/advantage.json",
+    "manifests/{0}/update.json",
+)
 ENTRY = '''"""Stand-in of the command of `window_entry`: what end.json names is there already, or comes from the cache."""
 
-import json, os, shutil, sys
+import json, shutil, sys
 from pathlib import Path
 
+import yaml
+
 (name,) = sys.argv[1:]
-window = next(iter(__import__("yaml").safe_load(Path("pipeline/plan.yaml").read_text())["entry"].values()))["window"]
-cache = Path(os.environ.get("CACHE", ".dvc/cache/files/md5"))
+window = yaml.safe_load(Path("pipeline/plan.yaml").read_text())["entry"][name]["window"]
+cache = Path(".dvc/cache/files/md5")
 
 
 def put(md5, target):

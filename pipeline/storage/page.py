@@ -47,8 +47,8 @@ def show_usage(console: Console, found: Usage) -> None:
     for database, count in found.prefect.items():
         console.print(f"Prefect's database {database}: {size(count)}")
     table = Table(title="Windows, what of them is in the cache", title_justify="left")
-    for name in ("window", "", "iterations", "trained", "policies here", "checkpoints", "all"):
-        table.add_column(name, justify="left" if name in ("window", "", "iterations") else "right")
+    for name in ("window", "", "iterations", "trained", "policies", "checkpoints", "all"):
+        table.add_column(name, justify="left" if name in ("window", "", "iterations") else "right", no_wrap=True)
     for row in found.windows:
         table.add_row(*_window_cells(row))
     console.print(table)

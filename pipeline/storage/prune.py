@@ -63,16 +63,11 @@ def _goners(windows: Iterable[Window], keep: dict[str, str]) -> list[Out]:
     ]
 
 
-def _needed(goners: list[Out]) -> dict[str, str]:
-    """Hashes that stay, each with who needs them: what else the workspace's locks name, and all that others hold."""
+def _named_here(goners: list[Out]) -> set[str]:
+    """Hashes that the workspace's locks name for anything but what goes."""
     going = {(out.stage, out.path, out.md5) for out in goners}
-    needed = held_elsewhere()
-    for lock, stages in all_locks():
-        for stage, entry in stages.items():
-            for out in outs_of(stage, entry):
-                if (out.stage, out.path, out.md5) not in going:
-                    needed[out.md5] = lock
-    return needed
+    named = (out for _, stages in all_locks() for stage, entry in stages.items() for out in outs_of(stage, entry))
+    return {out.md5 for out in named if (out.stage, out.path, out.md5) not in going}
 
 
 def plan_pruning(options: Storage, cache: Cache) -> Pruning:
@@ -86,8 +81,9 @@ def plan_pruning(options: Storage, cache: Cache) -> Pruning:
     if cache.is_shared:
         found.held = {out.path: SHARED for out in goners if out.size and cache.has(out.md5)}
     else:
-        needed = _needed(goners)
-        found.held = {out.path: needed[out.md5] for out in goners if out.size and out.md5 in needed}
+        elsewhere = held_elsewhere()
+        needed = _named_here(goners) | set(elsewhere)
+        found.held = {out.path: elsewhere[out.md5] for out in goners if out.md5 in elsewhere and cache.has(out.md5)}
         going = cache.objects(out.md5 for out in goners) | set(_unfinished())
         there = [md5 for md5 in going - cache.objects(needed) if cache.has(md5)]
         found.objects = sorted(there, key=lambda md5: (not md5.endswith(".dir"), md5))

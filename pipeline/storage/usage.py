@@ -108,7 +108,7 @@ def _window_row(window: Window, cache: Cache) -> dict[str, object]:
     return {
         "window": window.name,
         "state": "open" if window.is_open else "finished" if window.is_finished else "not finished",
-        "iterations": f"{window.plan.names[0]} to {window.plan.last}",
+        "iterations": f"{window.plan.names[0]}-{window.plan.last}",
         "trained": len(window.trained),
         "policies_here": sum(cache.is_complete(out.md5) for out in policies),
         "checkpoints": sum(out.size for out in checkpoints if cache.is_complete(out.md5)),
