@@ -19,9 +19,11 @@ STARTS = (
     "manifests/{0}/advantage.json",
     "manifests/{0}/update.json",
 )
-ENTRY = '''"""Stand-in of the command of `window_entry`: what end.json names is there already, or comes from the cache."""
+ENTRY = '''"""Stand-in of the command of `window_entry`: what end.json names, from the cache."""
 
-import json, shutil, sys
+import json
+import shutil
+import sys
 from pathlib import Path
 
 import yaml
@@ -69,9 +71,7 @@ def finish(workspace, plan):
     folder.mkdir()
     stages = lock_of(workspace)
     made = {out["path"]: out for entry in stages.values() for out in entry["outs"]}
-    end = {
-        f"data/{one.format(plan.last)}": made[f"data/{one.format(plan.last)}"] for one in (*STARTS, *STARTS_MANIFESTS)
-    }
+    end = {path: made[path] for path in (f"data/{one.format(plan.last)}" for one in STARTS)}
     end[f"data/iterations/{plan.last}/history.parquet"] = made["data/history.parquet"]
     keys = ("md5", "size", "nfiles")
     short = {path: {key: out[key] for key in keys if key in out} for path, out in end.items()}

@@ -127,9 +127,7 @@ def _place(repo: Repo, outs: list[Out]) -> int:
         try:
             checkout(str(path), repo.fs, obj, cache, quiet=True, state=repo.state)
         except PromptError as error:
-            raise StageError(
-                f"{error.path} has other bytes that are in no cache; move it away, and pull again"
-            ) from None
+            raise StageError(f"{error.path} has bytes that are in no cache; move it away, and pull again") from None
         except (CheckoutError, LinkError) as error:
             raise StageError(f"{out.path} could not be put in place: {error}") from error
     return len(outs)

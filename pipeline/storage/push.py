@@ -36,7 +36,7 @@ def push(console: Console, remote: str | None, jobs: int | None) -> int:
                 f"{named(lost)}: neither in the cache nor in {place.name}; "
                 "`dvc repro` makes what is missing in the open window, `rloo pull -r` fetches it from another remote"
             )
-        result = repo.cloud.push(set().union(*here.values()), jobs=jobs, remote=remote)
+        result = repo.cloud.push(set().union(*here.values()), jobs=jobs, odb=place.odb)
         if result.failed:
             raise StageError(f"{len(result.failed)} files did not get to {place.name}; the same command goes on")
         runs = transfer_runs(repo, remote, push=True)

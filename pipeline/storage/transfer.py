@@ -40,9 +40,8 @@ def remote_of(repo: Repo, name: str | None) -> Place:
         remote = repo.cloud.get_remote(name, "push")
         odb = repo.cloud.get_remote_odb(name, "push")
     except (RemoteConfigError, DvcException) as error:
-        raise StageError(
-            f"{error}. `dvc remote add -d NAME URL` names a remote: a folder, s3://..., ssh://..."
-        ) from None
+        hint = "`dvc remote add -d NAME URL` adds a remote: a folder, s3://..., ssh://..."
+        raise StageError(f"{error}\n{hint}") from None
     odb.verify = True
     return Place(odb, f"{remote.name} ({odb.fs.unstrip_protocol(remote.path)})")
 

@@ -1,4 +1,4 @@
-"""Pruning of finished windows: what goes and what stays, on a real run; kills, other branches, and going on after it."""
+"""Pruning of finished windows on a real run: what goes and what stays, kills, other branches, going on after it."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 
+import polars as pl
 import pytest
 
 from tests.long_run import drop, lock_of
@@ -112,12 +113,8 @@ def test_a_pruned_window_runs_again_from_its_start_to_the_same_bytes(copied, lon
 
 
 def test_best_by_a_column_of_the_history(copied):
-    history = copied.run("python", "-c", "import polars; print(polars.read_parquet('data/history.parquet')['reward'])")
-    assert history
     prunes(copied, keep_last=1, best="reward")
     found = json.loads(copied.run("rloo", "storage", "--json"))["prune"]["kept"]
-    import polars as pl
-
     frame = pl.read_parquet(copied.folder / "data/history.parquet").filter(pl.col("iteration").is_between(1, 10))
     expected = frame.sort("reward", "iteration", descending=[True, False])["iteration"][0]
     assert found[f"i{expected:04d}"] in ("best reward", "end of w0001", "end of w0002")

@@ -24,7 +24,7 @@ def pushed(copied, tmp_path):
     return copied
 
 
-def reopen(workspace, name, lock=None):
+def reopen(workspace, name):
     folder = workspace.folder / "pipeline/windows" / name
     shutil.copy(folder / "plan.yaml", workspace.folder / "pipeline/plan.yaml")
     shutil.copy(folder / "dvc.lock", workspace.folder / "dvc.lock")
@@ -77,8 +77,7 @@ def test_iteration_7_of_12_runs_again_on_a_second_machine_to_the_same_hashes(pus
         reopen(second, "w0002")
     expected = {stage: lock_of(second)[stage] for stage in OF_I0007}
     second.run("rloo", "pull", "i0007")
-    assert names(second.folder / "data/policies") == ["i0000", "i0006", "i0007"] or not windows
-    assert not (second.folder / "data/policies/i0008").exists()
+    assert names(second.folder / "data/policies") == ["i0006", "i0007"]
     with second.warm():
         second.run("dvc", "repro", "-f", "-s", *OF_I0007)
     assert {stage.replace("@", " ") for stage in OF_I0007} == second.computed_since({})
