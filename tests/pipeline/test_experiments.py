@@ -4,12 +4,14 @@ import csv
 import io
 import re
 import subprocess
+import time
 
 import pytest
 
 from tests.long_run import commit, lock_of
 
 WHO = ("user.name", "user.email")
+QUEUE_SECONDS = 300
 
 
 def rows(workspace):
@@ -21,13 +23,10 @@ def rows(workspace):
 
 
 def wait_for_queue(workspace):
-    """Ends with the worker, which ends when the queue is empty."""
-    while "1 active" in workspace.run("dvc", "queue", "status") or not queue_is_done(workspace):
-        pass
-
-
-def queue_is_done(workspace):
-    return not re.search(r"Queued|Running", workspace.run("dvc", "queue", "status"))
+    deadline = time.monotonic() + QUEUE_SECONDS
+    while re.search(r"Queued|Running", workspace.run("dvc", "queue", "status")):
+        assert time.monotonic() < deadline, workspace.run("dvc", "queue", "logs", "raft")
+        time.sleep(1)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,15 @@ def test_metrics_params_and_plots_of_whole_runs_are_compared(experiments):
 def test_an_experiment_is_kept_by_applying_it_or_as_a_branch(experiments):
     baseline = lock_of(experiments)
     before = experiments.starts()
-    experiments.run("dvc", "exp", "apply", "raft")
+    applied = subprocess.run(
+        experiments.command("dvc", "exp", "apply", "raft"),
+        cwd=experiments.folder,
+        env=experiments.environment,
+        capture_output=True,
+        text=True,
+    )
+    missing = [line for line in applied.stderr.splitlines() if line.startswith("data/")]
+    assert all(line.startswith("data/studies/") for line in missing), missing  # of studies that have not run here
     assert lock_of(experiments)["update@i0001"] != baseline["update@i0001"]
     with experiments.warm():
         output = experiments.run("dvc", "repro")
