@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipeline import cli_rescore, cli_verify, cli_windows
+from pipeline import cli_rescore, cli_storage, cli_verify, cli_windows
 from pipeline.plan import read_plan, stored_options
 from pipeline.run_lock import run_lock
 from stages.common.errors import StageError
@@ -25,6 +25,9 @@ app.add_typer(cli_windows.app, name="windows")
 app.command()(cli_rescore.rescore)
 app.command()(cli_rescore.diff)
 app.command()(cli_verify.verify)
+app.add_typer(cli_storage.app, name="storage")
+app.command()(cli_storage.push)
+app.command()(cli_storage.pull)
 
 Policy = Annotated[str, typer.Argument(help="name of an iteration, such as i0003, or of one of `offline`")]
 Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]

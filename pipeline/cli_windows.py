@@ -35,8 +35,8 @@ def open_(window: Window) -> None:
     print(f"{target.window} is open: {target.names[0]} to {target.last}")
     if gone:
         print(
-            f"{len(gone)} of its files and folders are not in DVC's cache ({shortened(gone)}): `dvc pull` fetches what "
-            "a remote has, `dvc repro` or `rloo train` makes the rest again"
+            f"{len(gone)} of its files and folders are not in DVC's cache ({shortened(gone)}): `rloo pull` fetches "
+            "what a remote has, `dvc repro` or `rloo train` makes the rest again"
         )
 
 

@@ -91,7 +91,7 @@ def mend(console: Console, bad: Sequence[Finding]) -> None:
     stages = ", ".join(dict.fromkeys(name for one in bad for name in one.made_by.split(", ") if name != EARLIER))
     how = "restores from DVC's cache or runs again" if LOCK.exists() else "runs again"
     console.print(
-        f"removed {len(bad)}; the next `rloo train` or `dvc repro` {how} (or `dvc pull` fetches, where a remote has "
+        f"removed {len(bad)}; the next `rloo train` or `dvc repro` {how} (or `rloo pull` fetches, where a remote has "
         f"them): {stages}",
         highlight=False,
     )

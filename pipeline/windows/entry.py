@@ -35,7 +35,7 @@ def restore(path: Path, out: Out, cache: Path) -> None:
         if content_md5(scratch) != md5:
             raise StageError(
                 f"{path}: what DVC's cache has under {md5} has other content; delete {cached(cache, md5)} and what it "
-                "lists, and run `dvc pull` or `rloo train` again"
+                "lists, and run `rloo pull` or `rloo train` again"
             )
 
 
@@ -54,7 +54,7 @@ def run(name: str) -> None:
     gone = missing(cache, end)
     if gone:
         raise StageError(
-            f"{end_file(before)} names what is not in DVC's cache: {', '.join(gone)}. `dvc pull` fetches it with "
+            f"{end_file(before)} names what is not in DVC's cache: {', '.join(gone)}. `rloo pull` fetches it with "
             f"{before} open (`rloo windows open {before}`); `rloo train` makes it again"
         )
     for path, out in end.items():

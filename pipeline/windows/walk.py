@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipeline.plan import Plan, read_plan
+from pipeline.storage.prune import prune
 from pipeline.windows.cached import cache_folder, can_start, missing, read_end
 from pipeline.windows.checkout import check_out, is_up_to_date, put_into_cache
 from pipeline.windows.close import close
@@ -13,6 +14,7 @@ from pipeline.windows.lock import read_lock
 from pipeline.windows.made_of import Facts, facts_now, inputs, reasons
 from pipeline.windows.switch import settle, switch
 from stages.common.errors import StageError
+from stages.common.params_file import load_params
 
 
 def windows_to_run(tell: Callable[[str], None]) -> Iterator[Plan]:
@@ -51,7 +53,18 @@ def open_next(cache: Path, tell: Callable[[str], None]) -> Plan:
     if target.number != opened.number:
         switch(opened, target)
         check_out(target)  # what is not in the cache is made by its stage
+        prune_finished(tell)
     return read_plan()
+
+
+def prune_finished(tell: Callable[[str], None]) -> None:
+    """Remove checkpoints of finished windows, as `storage` in params.yaml says."""
+    options = load_params().storage
+    if options.keep_last is None:
+        return
+    found = prune(options)
+    if found.goes:
+        tell(f"pruned {len(found.goes)} checkpoints, {found.freed / 1e6:.0f} MB: {shortened(found.goes)}")
 
 
 def next_window(facts: Facts, cache: Path) -> tuple[Plan, list[str]]:
@@ -91,13 +104,13 @@ def open_window(target: Plan) -> list[str]:
 
 
 def check_start(target: Plan, opened: Plan) -> None:
-    """Refuse a window that cannot be begun. One that was begun has its start in its lock, for `dvc pull`."""
+    """Refuse a window that cannot be begun. One that was begun has its start in its lock, for `rloo pull`."""
     lock = lock_of(target, opened)
     for name, entry in target.entry.items():
         before = entry["window"]
         if f"window_entry@{name}" in lock or can_start(target, lock, cache_folder()):
             continue
         raise StageError(
-            f"what {target.window} starts from is not in DVC's cache; {end_file(before)} names it. `dvc pull` fetches "
+            f"what {target.window} starts from is not in DVC's cache; {end_file(before)} names it. `rloo pull` fetches "
             f"it with {before} open (`rloo windows open {before}`); `rloo train` makes it again"
         )

@@ -1,5 +1,5 @@
 """Stage `history`: the tables of all iterations -> history.parquet and history.csv, one row per iteration; and
-over_optimisation.csv, the curve that the plot of that name draws.
+over_optimisation.csv, the curve that the plot of that name draws; summary.json, the numbers of the whole run.
 
 `data/seconds.csv` goes beside them: durations are not reproducible, so they are in no file that DVC hashes.
 """
@@ -16,6 +16,7 @@ from stages.common.journal import Journal, seconds_of
 from stages.common.params import Params
 from stages.common.write_json import write_json
 from stages.history.rows import history_frame
+from stages.history.summary import summary
 
 TIMED = ("rollout", "score", "advantage", "diagnose", "update", "evaluate")
 
@@ -53,11 +54,6 @@ def over_optimisation(history: pl.DataFrame, measured: Iterable[str]) -> pl.Data
     return history.drop_nulls("eval/kl").select("iteration", **columns)
 
 
-def summary(history: pl.DataFrame) -> dict[str, float | int]:
-    """Of the last iteration, what is a number."""
-    return {key: value for key, value in history.row(-1, named=True).items() if isinstance(value, int | float)}
-
-
 def run(last: str, params: Params, journal: Journal) -> None:
     plan = yaml.safe_load(paths.PLAN.read_text(encoding="utf-8"))
     entry = next(iter(plan["entry"]), None)  # the iteration that the window starts from
@@ -69,7 +65,7 @@ def run(last: str, params: Params, journal: Journal) -> None:
     with publish(paths.OVER_OPTIMISATION_CSV) as scratch:
         over_optimisation(history, params.evaluate.rewards).write_csv(scratch)
     with publish(paths.SUMMARY) as scratch:
-        write_json(summary(history), scratch)
+        write_json(summary(history, params.evaluate.rewards), scratch)
     with publish(paths.SECONDS_CSV) as scratch:
         seconds_frame(last, entry).write_csv(scratch)
     journal.say(f"{history.height} rows, {history.width} columns")
