@@ -23,7 +23,7 @@ from pipeline.check.reduced import reduced, rooted
 from pipeline.check.workspace import inside, place, scratch_project, write_params
 from pipeline.plan import Plan, read_plan
 from stages.common import paths
-from stages.common.checked import reading
+from stages.common.checked import manifest_of, reading
 from stages.common.cores import available_cores
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.params import Params
@@ -98,7 +98,9 @@ def link_reusable(work: DryRun, folder: Path) -> None:
     for path in current.reusable(work.params, folder):
         if attempt(work.findings, str(path), partial(verified, path)) is not None:
             work.reused.append(path)
-            place(path, folder / path)
+            for one in {path, manifest_of(path)}:
+                if not (folder / one).exists():
+                    place(one, folder / one)
 
 
 def verified(path: Path) -> Path:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 
 from stages.common.journal import Journal
+from stages.common.manifest import start, write_manifest
 from stages.common.params import Params
+from stages.common.record import recording
 from stages.entry import WITHOUT_MODELS, models_of
 
 
@@ -42,14 +44,17 @@ class TimedJournal(Journal):
 
 
 def run_stage(stage: str, name: str, params: Params) -> Timed:
-    """One ordinary stage in the working folder, with these params."""
+    """One ordinary stage in the working folder, with these params; its manifest lets others be run on it by hand."""
     timed = Timed()
     journal = TimedJournal(stage, name, timed)
     room = import_module(f"stages.{stage}.run")
-    if stage in WITHOUT_MODELS:
-        room.run(name, params, journal)
-    else:
-        room.run(name, params, models_of(params.compute), journal)
+    with recording(stage, name) as record:
+        start(record)
+        if stage in WITHOUT_MODELS:
+            room.run(name, params, journal)
+        else:
+            room.run(name, params, models_of(params.compute), journal)
+        write_manifest(record)
     timed.seconds = journal.seconds
     return timed
 

@@ -78,13 +78,18 @@ def listing(path: Path) -> dict[str, Any] | None:
     record, producer = running(), producer_of(path)
     if producer is None or (record is not None and record.owns(path)):
         return None
-    stage, name = producer
-    name = name or _last()
-    manifest = paths.manifest(stage, name)
-    found = _of_entry(path) if stage == "window_entry" else read_manifest(manifest)
+    manifest = manifest_of(path)
+    found = _of_entry(path) if producer[0] == "window_entry" else read_manifest(manifest)
     if found is None and record is not None:
-        raise ManifestError(f"{path}: {stage} {name} has not finished, there is no {manifest}; {AGAIN}")
+        made_by = f"{manifest.stem} {manifest.parent.name}"
+        raise ManifestError(f"{path}: {made_by} has not finished, there is no {manifest}; {AGAIN}")
     return None if found is None else found["files"]
+
+
+def manifest_of(path: Path) -> Path:
+    """Of the stage that makes the file or folder."""
+    stage, name = producer_of(path) or ("none", "none")
+    return paths.manifest(stage, name or _last())
 
 
 def _last() -> str:

@@ -136,11 +136,15 @@ def changed(path, change):
 )
 def test_tables_that_do_not_belong_together(folder, capsys, table, change, message):
     path = folder / f"data/iterations/i0001/{table}.parquet"
-    before = changed(path, change)
+    manifest = folder / f"data/manifests/i0001/{table.removesuffix('s')}.json"
+    before, listed = changed(path, change), manifest.read_bytes()
+    assert f"{table}.parquet: damaged" in refused(capsys, "rescore", "x", "--rewards", CONSTRAINTS)
+    manifest.unlink()  # then the table counts as it is
     try:
         assert message in refused(capsys, "rescore", "x", "--rewards", CONSTRAINTS)
     finally:
         path.write_bytes(before)
+        manifest.write_bytes(listed)
     assert not (folder / "data/rescored").exists()
 
 

@@ -3,7 +3,9 @@
 import polars as pl
 import pytest
 
+from stages.common.paths import REFERENCE
 from stages.common.tables import PREFERENCES, read_table
+from tests.manifests import finish
 from tests.stages.preferences.project import write_lines
 from tests.tiny import save_tiny
 from tests.workspace import Workspace, tiny_params
@@ -24,7 +26,8 @@ def workspace(tmp_path_factory):
     }
     found = Workspace(folder / "project", params)
     write_lines(found.folder / "pairs.jsonl", PAIRS)
-    save_tiny(found.folder / "data" / "reference")
+    save_tiny(found.folder / REFERENCE)
+    finish(found.folder, "sft", "policy", REFERENCE)
     found.plan(1)
     with found.warm():
         for stage in ("prepare_sources", "prepare_model", "prepare_prompts"):

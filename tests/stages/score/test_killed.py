@@ -17,6 +17,7 @@ from stages.common.params_file import parse_params
 from stages.common.policy import Models, load_tokenizer
 from stages.common.tables import KEY, ROLLOUTS, write_table
 from stages.rollout.source import Source
+from tests.manifests import finish
 from tests.silent import Silent
 from tests.stages.reward_model.toy import RUNTIME, lay_out
 from tests.workspace import ROOT
@@ -51,6 +52,10 @@ def project(tmp_path, monkeypatch):
     source = Source(held, held.base(), load_tokenizer(), prompts, params, 1, Silent())
     write_table(source.samples([(0, "q1"), (1, "q2")]), ROLLOUTS, KEY, paths.rollouts("i0001"))
     write_marker(paths.critic("i0000"), None)
+    finish(tmp_path, "prepare", "prompts", paths.PROMPTS)
+    finish(tmp_path, "sft", "policy", paths.REFERENCE)
+    finish(tmp_path, "rollout", "i0001", paths.rollouts("i0001"))
+    finish(tmp_path, "critic", "initial", paths.critic("i0000"))
 
 
 def rows():
