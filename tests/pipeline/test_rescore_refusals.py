@@ -196,11 +196,15 @@ def test_diff_refuses(folder, capsys, arguments, message):
 
 def test_diff_refuses_advantages_of_other_scores(folder, capsys):
     shutil.copytree(folder / "data/iterations/i0001", folder / "data/rescored/x/i0001")
-    path = folder / "data/iterations/i0001/advantages.parquet"
-    before = changed(path, lambda frame: frame.with_columns(pl.col("score") + 1))
+    path, manifest = (
+        folder / "data" / at for at in ("iterations/i0001/advantages.parquet", "manifests/i0001/advantage.json")
+    )
+    before, listed = changed(path, lambda frame: frame.with_columns(pl.col("score") + 1)), manifest.read_bytes()
+    manifest.unlink()  # then the table counts as it is
     try:
         told = refused(capsys, "diff", "scores", "x")
     finally:
         path.write_bytes(before)
+        manifest.write_bytes(listed)
         shutil.rmtree(folder / "data/rescored")
     assert "advantages.parquet was made of other scores than" in told

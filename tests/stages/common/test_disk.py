@@ -21,6 +21,7 @@ from stages.common.files import publish, sweep_partial
 from stages.common.journal import Journal, journal_path, journalled, read_journal
 from stages.common.manifest import write_manifest
 from stages.common.paths import PARTIAL
+from stages.common.processes import own_identity
 from stages.common.record import recording
 
 SMALL = 1 << 20
@@ -210,12 +211,12 @@ def test_another_mount_of_the_same_disk_takes_a_copy():
 def test_what_a_killed_process_left_beside_a_target_goes_when_that_is_published():
     dead = subprocess.Popen([sys.executable, "-S", "-c", ""])
     dead.wait()
-    for owner in (dead.pid, os.getpid()):
+    for owner in (dead.pid, own_identity()):
         Path(f".target.{owner}.partial").write_text("half")
     with publish(Path("target")) as scratch:
         scratch.write_text("new")
     assert not Path(f".target.{dead.pid}.partial").exists()
-    assert Path(f".target.{os.getpid()}.partial").exists()
+    assert Path(f".target.{own_identity()}.partial").exists()
 
 
 @pytest.mark.parametrize("has_successor", [True, False])
@@ -272,7 +273,7 @@ def test_on_a_full_disk_the_journal_says_how_the_stage_ended():
         with pytest.raises(StageError, match="wrong"):
             fail_on_a_full_disk(reason)
         assert events()[0] == "started"
-        assert read_journal("score", "i0001")[-1] == {"event": "failed", "error": reason}
+        assert read_journal("score", "i0001")[-1] == {"event": "failed", "error": reason, "transient": False}
         assert all(json.loads(line) for line in journal_path("score", "i0001").read_text().splitlines())
 
 

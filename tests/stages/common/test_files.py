@@ -9,6 +9,7 @@ import pytest
 
 from stages.common.files import publish, sweep_partial
 from stages.common.paths import PARTIAL
+from stages.common.processes import own_identity
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +161,7 @@ def dead_process():
 
 
 def test_sweep_removes_only_what_dead_processes_left():
-    dead, alive = dead_process(), os.getpid()
+    dead, alive = dead_process(), own_identity()
     write_folder(PARTIAL / f"{dead}.policies.i0001", a="1")
     (PARTIAL / f"{dead}.i0001.scores.parquet").write_text("half")
     (PARTIAL / f"{alive}.i0002.scores.parquet").write_text("at work")
