@@ -9,11 +9,13 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 from pipeline.claims import Claims, EditedError, claims_of, load_yaml
 from pipeline.dvc_files import entry_text, replaced, without_entry
+from stages.common import paths
 from stages.common.journal import reject
 from stages.common.paths import DATA
 
@@ -56,7 +58,7 @@ def watched(stage: str, name: str, work: Callable[[str, str], int]) -> int:
         except EditedError as error:
             reject(stage, name, str(error))
             raise
-        _keep(addressing, before, entry)
+        _keep(addressing, before, entry, paths.manifest(stage, name))
     return status
 
 
@@ -76,10 +78,11 @@ def _entry(place: Place) -> str:
         return ""
 
 
-def _keep(addressing: str, used: Claims, entry: str) -> None:
+def _keep(addressing: str, used: Claims, entry: str, manifest: Path) -> None:
+    made = md5(manifest.read_bytes(), usedforsecurity=False).hexdigest() if manifest.exists() else None
     USED.parent.mkdir(parents=True, exist_ok=True)
     with replaced(USED) as file:
-        json.dump({"stage": addressing, "entry": entry, **used.as_json()}, file)
+        json.dump({"stage": addressing, "entry": entry, "manifest": made, **used.as_json()}, file)
 
 
 def check_used() -> None:
@@ -106,8 +109,8 @@ def check_used() -> None:
 
 
 def _wrong(claimed: dict[str, Any], used: dict[str, Any]) -> list[str]:
-    """What the entry claims and was not so."""
-    if not claimed:
+    """What the entry claims and was not so. One of other results is of another run: a lock that was put into place."""
+    if not claimed or used["manifest"] not in (None, *(out.get("md5") for out in claimed.get("outs", []))):
         return []
     hashes = {dep["path"]: dep.get("md5") for dep in claimed.get("deps", [])}
     deps = [path for path, found in used["deps"].items() if path in hashes and hashes[path] != found]

@@ -22,6 +22,7 @@ from pipeline.storage.prune import is_checkpoint
 from pipeline.storage.push import prunable
 from pipeline.storage.transfer import Place, cache_place, named, remote_of, reported, split, transfer_runs
 from pipeline.storage.windows import Out, Window, read_windows
+from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
 
@@ -44,7 +45,10 @@ def _of_iteration(name: str, window: Window) -> list[Out]:
     if not stages:
         raise StageError(f"{name} has not run: the lock of {window.name} has no stage of it")
     deps = [Path(dep["path"]) for stage in stages for dep in window.stages[stage].get("deps", ())]
-    return [out for out in window.outs if out.stage in stages or any(_overlap(Path(out.path), dep) for dep in deps)]
+    found = [out for out in window.outs if out.stage in stages or any(_overlap(Path(out.path), dep) for dep in deps)]
+    makers = {out.stage for out in found}  # without the manifest of its stage nothing is taken for finished
+    manifests = [out for out in window.outs if out.stage in makers and Path(out.path).is_relative_to(paths.MANIFESTS)]
+    return list(dict.fromkeys([*found, *manifests]))
 
 
 def _overlap(out: Path, dep: Path) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.plan import Plan, read_plan
+from pipeline.plan import PLAN_FILE, Plan, read_plan
 from pipeline.windows.files import content_md5
 from pipeline.windows.layout import lock_of, window_of, windows
 from pipeline.windows.lock import Lock, outs
@@ -45,7 +45,11 @@ def check_evaluation(name: str) -> None:
 
 
 def check_files(name: str, files: Files) -> None:
-    """Of the open window nothing is checked: `dvc repro` and `rloo train` bring it up to date."""
+    """Of the open window nothing is checked: `dvc repro` and `rloo train` bring it up to date. Nor without a plan:
+    stages that were run one by one are of no window.
+    """
+    if not PLAN_FILE.exists():
+        return
     plan, opened = window_of(name), read_plan()
     found = None if plan.number == opened.number else problem(name, files, plan, lock_of(plan, opened))
     if found is not None:

@@ -66,7 +66,7 @@ def test_compare_writes_estimators_side_by_side(remax):
 def test_compare_refuses_what_it_cannot_compare(workspace, remax):
     assert "no estimator nonsense" in remax.fail("rloo", "compare", "i0001", "--estimators", "rloo,nonsense")
     assert "two or more different ones" in remax.fail("rloo", "compare", "i0001", "--estimators", "rloo")
-    assert "i0009/scores.parquet does not exist" in remax.fail("rloo", "compare", "i0009")
+    assert "i0009 is no iteration of pipeline/plan.yaml" in remax.fail("rloo", "compare", "i0009")
 
 
 def test_remax_without_greedy_rows_is_refused_before_anything_runs(workspace):

@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 from rich.cells import cell_len
 
+from tests.manifests import finish
+
 MINE = '''"""Rewards that differ on random text."""
 
 import time
@@ -181,6 +183,7 @@ def test_only_an_iteration_whose_rollouts_have_changed_is_computed_again(workspa
     frame = pl.read_parquet(path)
     path.unlink()
     frame.with_columns(completion=pl.lit("changed")).write_parquet(path)
+    finish(made.folder, "rollout", "i0002", path.relative_to(made.folder))
     assert "rescored/mine/i0002 was made of other rollouts" in made.fail("rloo", "diff", "scores", "mine")
     assert "1 iterations scored, 1 were up to date" in made.run("rloo", "rescore", "mine", "--rewards", "mine.yaml")
     changed = {Path(path).parent.name for path, when in times_of(made, "mine").items() if before[path] != when}

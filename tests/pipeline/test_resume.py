@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from tests import manifests
 from tests.forks import forks
 from tests.models import PREPARATION
 from tests.workspace import Workspace, tiny_params
@@ -261,11 +262,20 @@ def test_nor_another_policy_s(project):
     killed_with_something_kept(project, "rollout")
     folder = next((project.folder / "data/policies/i0000").glob("*.safetensors"))
     before, next_one = folder.read_bytes(), (project.folder / "data/policies/i0001" / folder.name).read_bytes()
+    manifest = project.folder / "data/manifests/policy/prepare.json"
+    told = manifest.read_bytes()
     folder.write_bytes(next_one)
+    made = (
+        "data/policies/i0000",
+        "data/optimizer/i0000/optimizer.safetensors",
+        "data/iterations/i0000/advantages.parquet",
+    )
+    manifests.finish(project.folder, "prepare", "policy", *map(Path, made))
     remove_outs(project, "rollout")
     project.forks.run("rollout", "i0001")
     assert not resumed(project, "rollout")
     folder.write_bytes(before)
+    manifest.write_bytes(told)
     finish(project, "rollout")
     assert hashes(project.folder) == project.hashes
 

@@ -66,7 +66,7 @@ def test_what_is_gone_from_the_cache_is_named_with_the_remedy(project, capsys):
     assert not is_cached(cache, project[FOLDERS[0]]["md5"])
     assert not can_start(PLAN, {}, cache)
     assert main(["i0002"]) == 1
-    assert "names what is not in DVC's cache: data/policies/i0002. `dvc pull`" in capsys.readouterr().err
+    assert "names what is not in DVC's cache: data/policies/i0002. `rloo pull`" in capsys.readouterr().err
 
 
 def test_a_start_that_is_restored_already_needs_no_cache(project):
