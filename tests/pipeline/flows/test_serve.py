@@ -1,4 +1,4 @@
-"""`rloo serve` told to stop: idle, with a run under way, and after its server is lost. It ends, and the run is Cancelled.
+"""`rloo serve` told to stop: idle, with a run under way, after its server is lost. It ends, and the run is Cancelled.
 
 One server, three starts of `rloo serve`, and a reward that hangs.
 """
