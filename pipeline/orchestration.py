@@ -155,7 +155,9 @@ def apart(work: Callable[[], R]) -> R:
     threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
     try:
         done.wait()
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, TerminationSignal):  # a second one ends this process from here on
+            stopping.stopping(error.signal)
         stopping.kill_until(done)
         raise
     if errors:

@@ -24,7 +24,7 @@ from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
 
 WORKER_VARIABLE = "RLOO_WORKER"
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.2
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
@@ -43,7 +43,7 @@ def exit_with_parent(parent: int | None = None) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def end_with_parent() -> None:
+def end_with_parent(parent: int | None = None) -> None:
     """Where the kernel can do it (Linux), it kills this process with the one that waits for it, at once: a thread that
     looks may be held up while libraries are loaded. Not for what is to outlive the thread that started it.
     """
@@ -52,7 +52,7 @@ def end_with_parent() -> None:
 
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    exit_with_parent()
+    exit_with_parent(parent)
 
 
 def ask_worker(address: str, stage: str, name: str) -> dict[str, str] | None:

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.run_lock import at_work
-from pipeline.stage import WORKER_VARIABLE, exit_with_parent
+from pipeline.stage import WORKER_VARIABLE, end_with_parent
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.paths import LOGS, PARTIAL
@@ -41,7 +41,7 @@ def code_hash() -> str:
 
 def serve(address: str, parent: int) -> None:
     """Answer requests until the parent ends, or until the code on disk is no longer the code that runs here."""
-    exit_with_parent(parent)
+    end_with_parent(parent)
     code = code_hash()
     import stages.common.policy  # noqa: F401  the slow imports, done before the first request
 

@@ -30,7 +30,6 @@ from stages.common.files import publish
 from stages.common.paths import DATA
 
 RECORD = DATA / ".flow_run.json"
-RUNNER_VARIABLE = "PREFECT__FLOW_RUN_ID"  # there where `rloo serve` or a Prefect worker has started this process
 LOOK_SECONDS = 1.0
 FOUND_BY = "its process was killed; the next run in the workspace has found that"
 
@@ -39,12 +38,22 @@ def begin_record() -> None:
     """Put this flow run on record, and notice when it is cancelled; of a flow inside another nothing is to do."""
     if flow_run.parent_flow_run_id is not None:
         return
+    if stopping.RUNNER_VARIABLE in os.environ:  # the runner looks for a cancellation, and sends SIGTERM
+        threading.Thread(target=watch_runner, args=(os.getppid(),), daemon=True).start()
+        mark_left()
+    elif not server.is_own():  # nobody sees our own
+        threading.Thread(target=watch, args=(UUID(flow_run.id),), daemon=True).start()
     process = psutil.Process()
     with publish(RECORD) as scratch:
         content = {"id": str(flow_run.id), "pid": process.pid, "started": process.create_time()}
         scratch.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    if RUNNER_VARIABLE not in os.environ and not server.is_own():  # a runner sends SIGTERM, and nobody sees our own
-        threading.Thread(target=watch, args=(UUID(flow_run.id),), daemon=True).start()
+
+
+def watch_runner(runner: int) -> None:
+    """Stop this process when `rloo serve`, or the worker that started it, is gone without a word."""
+    while os.getppid() == runner:
+        time.sleep(LOOK_SECONDS)
+    stopping.cancel("what has started this run is gone")
 
 
 def watch(run: UUID) -> None:

@@ -16,10 +16,7 @@ def reporting() -> Iterator[Api]:
     """The server is there, or is coming up, while the block imports what it needs; `begin` waits for it."""
     stopping.listen()
     try:
-        api = open_api()
-        if api.process is not None:
-            stopping.spare(api.process.pid)
-        yield api
+        yield open_api()
     except TerminationSignal as signal:
         stopping.stopping(signal.signal)
         raise stopping.RunStoppedError from None

@@ -1,48 +1,31 @@
-"""Which Prefect server a run reports to: the one that PREFECT_API_URL or the profile names, or one of its own.
+"""Which Prefect server a run reports to: the one that PREFECT_API_URL or the profile names, or one of its own."""
 
-A server of its own is a child in its own session: Ctrl-C in the terminal does not reach it, so that the run can still
-say how it ended. It listens on loopback, and ends with the process that started it, whatever ends that. The socket is
-opened here and handed over: the port is free, and the first request waits until the server has come up, while this
-process imports what it needs.
-"""
-
-import atexit
 import os
-import socket
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 
+from pipeline.flows.own_server import OwnServer, log_file
 from stages.common.errors import StageError
-from stages.common.paths import LOGS
 
 URL_VARIABLE = "PREFECT_API_URL"
-HOST = "127.0.0.1"
 START_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
-END_SECONDS = 3.0
 
-_own: list["subprocess.Popen[bytes]"] = []
+_own: list[OwnServer] = []
 
 
 @dataclass(frozen=True)
 class Api:
-    """Where Prefect's API is; `process` is the server of this run, None for one that lasts."""
+    """Where Prefect's API is; `own`: it lasts as long as this run."""
 
     url: str
-    process: "subprocess.Popen[bytes] | None" = None
+    own: bool = False
 
 
 def is_own() -> bool:
     """Whether this run reports to a server of its own, which ends with it."""
     return bool(_own)
-
-
-def log_file() -> Path:
-    return LOGS / "prefect_server.log"
 
 
 def open_api() -> Api:
@@ -83,28 +66,15 @@ def use(url: str) -> None:
 
 
 def start_server() -> Api:
-    """Start a server on a free port. It is stopped when this process ends, after Prefect has sent what it still has."""
-    LOGS.mkdir(parents=True, exist_ok=True)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening, log_file().open("wb") as log:
-        listening.bind((HOST, 0))
-        listening.listen()
-        port = listening.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.flows.server_process", str(listening.fileno()), str(os.getpid())],
-            pass_fds=[listening.fileno()],
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    _own.append(process)
-    atexit.register(stop_server, process)
-    return Api(f"http://{HOST}:{port}/api", process)
+    """A server of this run's own; it comes up while this process does something else."""
+    server = OwnServer()
+    _own.append(server)
+    return Api(server.url, own=True)
 
 
 def wait_for(api: Api) -> None:
     """Until a server of this run's own answers."""
-    if api.process is None:
+    if not api.own:
         return
     try:
         met = httpx.get(f"{api.url}/health", timeout=START_SECONDS, trust_env=False).status_code
@@ -112,12 +82,3 @@ def wait_for(api: Api) -> None:
         raise StageError(f"the temporary Prefect server did not start ({error}); see {log_file()}") from None
     if met != 200:
         raise StageError(f"the temporary Prefect server is not well (status {met}); see {log_file()}")
-
-
-def stop_server(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 
-from pipeline.stage import exit_with_parent
+from pipeline.stage import end_with_parent
 
 SETTINGS = {  # what Prefect itself sets for a server that lives as long as a run: no pages, no scheduler
     "PREFECT_UI_ENABLED": "false",
@@ -17,7 +17,7 @@ SETTINGS = {  # what Prefect itself sets for a server that lives as long as a ru
 
 
 def main(descriptor: int, parent: int) -> None:
-    exit_with_parent(parent)
+    end_with_parent(parent)
     os.environ.update(SETTINGS)
     import uvicorn
 

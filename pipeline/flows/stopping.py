@@ -2,11 +2,13 @@
 
 The main thread raises Prefect's TerminationSignal, whatever it is doing; what the run started is killed, which loses
 nothing, as files appear by rename alone; tasks and flows end as Cancelled; the process exits with 128 + the signal. A
-second signal, or too long a wait (for a server that is gone, say), ends it at once.
+second signal, or too long a wait (for a server that is gone, say), ends it at once. The time runs from the signal's
+arrival, which a thread hears of: the main thread may be inside a library, and be told late.
 """
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -19,12 +21,14 @@ from prefect.exceptions import TerminationSignal
 from stages.common.errors import StageError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXIT_SECONDS = 8.0  # for all of it: within ten, nothing is left
-WORK_SECONDS = 5.0  # of them, for DVC to put its files and locks in order once its stage is gone
+RUNNER_VARIABLE = "PREFECT__FLOW_RUN_ID"  # there where `rloo serve` or a Prefect worker has started this process
+EXIT_SECONDS = 6.0  # for all of it: within ten, nothing is left, also on a machine that has much else to do
+WORK_SECONDS = 3.0  # of them, for DVC to put its files and locks in order once its stage is gone
 LOOK_SECONDS = 0.05
 
 _reasons: list[str] = []  # why this run is being stopped; the first counts
 _stopping: list[int] = []  # the signals that it is being stopped by
+_ears: list[socket.socket] = []  # where a signal is heard at once, and where the interpreter tells of it
 _spared: list[int] = []  # processes that outlive the work: the server that is told how the run ended
 
 
@@ -41,10 +45,25 @@ def listen() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _hear)
+    if not _ears:
+        _ears.extend(socket.socketpair())
+        _ears[1].setblocking(False)
+        threading.Thread(target=_hear_at_once, args=(_ears[0],), daemon=True).start()
+    signal.set_wakeup_fd(_ears[1].fileno(), warn_on_full_buffer=False)
+
+
+def _hear_at_once(ear: socket.socket) -> None:
+    """The number of each signal comes here from the interpreter itself, whatever the main thread does."""
+    while number := ear.recv(1):
+        if number[0] in SIGNALS:
+            leave_within(EXIT_SECONDS, f"stopped by {signal.Signals(number[0]).name}", 128 + number[0])
+            return
 
 
 def _hear(number: int, frame: FrameType | None) -> None:
     if _stopping:
+        if RUNNER_VARIABLE in os.environ:  # Ctrl-C in its terminal comes here twice: once by way of the runner
+            return
         _leave(f"{why()}, and told again", 128 + number)
     stopping(number)
     raise TerminationSignal(signal=number)

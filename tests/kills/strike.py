@@ -44,4 +44,4 @@ def _is(process: psutil.Process, target: str, stage: str) -> bool:
         return words[1:3] == ["-m", "pipeline.stage"] and words[3:] == stage.split()
     if target == "worker":
         return words[1:3] == ["-m", "pipeline.worker"]
-    return "prefect.server" in " ".join(words)  # the temporary one
+    return words[1:3] == ["-m", "pipeline.flows.server_process"]

@@ -17,10 +17,11 @@ from tests.workspace import ROOT
 
 START = """
 import time
+import psutil
 from pipeline.flows.server import open_api, wait_for
 api = open_api()
 wait_for(api)
-print(api.url, api.process.pid, flush=True)
+print(api.url, psutil.Process().children()[0].pid, flush=True)
 time.sleep(60)
 """
 
