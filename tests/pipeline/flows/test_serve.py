@@ -116,7 +116,7 @@ def test_an_idle_one_ends_at_sighup(serving):
 
 
 def test_both_end_when_their_server_is_lost(workspace, serving):
-    """The run by itself, with a line and exit status 1; `rloo serve`, which waits for its server, when it is told to."""
+    """The run by itself, with a line and exit status 1; `rloo serve`, which waits for it, when it is told to."""
     journal, log = workspace.folder / "data" / "logs" / "i0000" / "evaluate.jsonl", workspace.folder / "train.log"
     journal.unlink()
     with log.open("wb") as output:
