@@ -23,6 +23,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import State
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.runtime import flow_run
+from prefect.settings import get_current_settings
 from prefect.states import Crashed
 
 from pipeline.flows import server, stopping
@@ -31,6 +32,7 @@ from stages.common.paths import DATA
 
 RECORD = DATA / ".flow_run.json"
 LOOK_SECONDS = 1.0
+LOST_SECONDS = 15.0  # a server that is started again is back in less
 FOUND_BY = "its process was killed; the next run in the workspace has found that"
 
 
@@ -38,36 +40,42 @@ def begin_record() -> None:
     """Put this flow run on record, and notice when it is cancelled; of a flow inside another nothing is to do."""
     if flow_run.parent_flow_run_id is not None:
         return
-    if stopping.RUNNER_VARIABLE in os.environ:  # the runner looks for a cancellation, and sends SIGTERM
-        threading.Thread(target=watch_runner, args=(os.getppid(),), daemon=True).start()
+    runner = os.getppid() if stopping.RUNNER_VARIABLE in os.environ else None
+    if not server.is_own():  # nobody sees our own, which is replaced if it is lost
+        threading.Thread(target=watch, args=(UUID(flow_run.id), runner), daemon=True).start()
+    if runner is not None:  # a command has done that before its flow began
         mark_left()
-    elif not server.is_own():  # nobody sees our own
-        threading.Thread(target=watch, args=(UUID(flow_run.id),), daemon=True).start()
     process = psutil.Process()
     with publish(RECORD) as scratch:
         content = {"id": str(flow_run.id), "pid": process.pid, "started": process.create_time()}
         scratch.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def watch_runner(runner: int) -> None:
-    """Stop this process when `rloo serve`, or the worker that started it, is gone without a word."""
-    while os.getppid() == runner:
-        time.sleep(LOOK_SECONDS)
-    stopping.cancel("what has started this run is gone")
-
-
-def watch(run: UUID) -> None:
-    """Stop this process when its run is cancelled in the UI, or by `prefect flow-run cancel`."""
+def watch(run: UUID, runner: int | None) -> None:
+    """Stop this process when its run is cancelled in Prefect, which a `runner` (`rloo serve`, or a worker) looks for
+    itself; when the runner that has started it is gone without a word; and when the server is gone.
+    """
+    url = get_current_settings().api.url or ""
+    answered = time.monotonic()
     with get_client(sync_client=True) as client:
         while True:
             time.sleep(LOOK_SECONDS)
-            try:
-                state = client.read_flow_run(run).state
-            except (httpx.HTTPError, PrefectException):
-                continue
-            if state is not None and (state.is_cancelling() or state.is_cancelled()):
-                stopping.cancel("cancelled in Prefect")
-                return
+            if runner is not None and os.getppid() != runner:
+                return stopping.cancel("what has started this run is gone")
+            if server.is_there(url):
+                answered = time.monotonic()
+                if runner is None and _cancelled(client, run):
+                    return stopping.cancel("cancelled in Prefect")
+            elif time.monotonic() - answered > LOST_SECONDS:
+                return stopping.cancel(f"Prefect's server at {url} is gone", status=1)
+
+
+def _cancelled(client: SyncPrefectClient, run: UUID) -> bool:
+    try:
+        state = client.read_flow_run(run).state
+    except (httpx.HTTPError, PrefectException):
+        return False
+    return state is not None and (state.is_cancelling() or state.is_cancelled())
 
 
 def mark_left() -> None:

@@ -86,7 +86,7 @@ def listen() -> "SimpleQueue[signal.Signals | BaseException]":
 
     def hear(number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number)
-        stopping.leave_within(seconds.pop() if len(seconds) > 1 else 0.0, f"stopped by {name.name}", 128 + number)
+        stopping.leave_within(seconds.pop() if len(seconds) > 1 else 0.0, number)
         heard.put(name)
 
     for number in stopping.SIGNALS:

@@ -57,6 +57,17 @@ def check_answers(url: str) -> None:
     )
 
 
+def is_there(url: str) -> bool:
+    """Whether anything takes connections at the URL; a server that is slow is there."""
+    try:
+        httpx.get(f"{url.rstrip('/')}/health", timeout=ANSWER_SECONDS)
+    except (httpx.ConnectError, httpx.ConnectTimeout):
+        return False
+    except httpx.HTTPError:
+        return True
+    return True
+
+
 def use(url: str) -> None:
     """Let Prefect report there: in this process, whose settings are loaded already, and in those it starts."""
     from prefect.context import refresh_global_settings_context

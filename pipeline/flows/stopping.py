@@ -25,8 +25,10 @@ RUNNER_VARIABLE = "PREFECT__FLOW_RUN_ID"  # there where `rloo serve` or a Prefec
 EXIT_SECONDS = 6.0  # for all of it: within ten, nothing is left, also on a machine that has much else to do
 WORK_SECONDS = 3.0  # of them, for DVC to put its files and locks in order once its stage is gone
 LOOK_SECONDS = 0.05
+GOES_ON = "what is finished stays, and the same command goes on from here"
 
 _reasons: list[str] = []  # why this run is being stopped; the first counts
+_statuses: list[int] = []  # with which it exits, if that is not the signal's
 _stopping: list[int] = []  # the signals that it is being stopped by
 _ears: list[socket.socket] = []  # where a signal is heard at once, and where the interpreter tells of it
 _spared: list[int] = []  # processes that outlive the work: the server that is told how the run ended
@@ -36,8 +38,8 @@ class RunStoppedError(StageError):
     """A run that was told to stop; `status` is the exit status of the command."""
 
     def __init__(self) -> None:
-        super().__init__(f"{why()}; what is finished stays, and the same command goes on from here")
-        self.status = 128 + (_stopping[0] if _stopping else signal.SIGTERM)
+        super().__init__(f"{why()}; {GOES_ON}")
+        self.status = _status(_stopping[0] if _stopping else signal.SIGTERM)
 
 
 def listen() -> None:
@@ -56,7 +58,7 @@ def _hear_at_once(ear: socket.socket) -> None:
     """The number of each signal comes here from the interpreter itself, whatever the main thread does."""
     while number := ear.recv(1):
         if number[0] in SIGNALS:
-            leave_within(EXIT_SECONDS, f"stopped by {signal.Signals(number[0]).name}", 128 + number[0])
+            leave_within(EXIT_SECONDS, number[0])
             return
 
 
@@ -64,7 +66,7 @@ def _hear(number: int, frame: FrameType | None) -> None:
     if _stopping:
         if RUNNER_VARIABLE in os.environ:  # Ctrl-C in its terminal comes here twice: once by way of the runner
             return
-        _leave(f"{why()}, and told again", 128 + number)
+        _leave(number)
     stopping(number)
     raise TerminationSignal(signal=number)
 
@@ -76,12 +78,14 @@ def stopping(number: int) -> None:
     _stopping.append(number)
     _reasons.append(f"stopped by {signal.Signals(number).name}")
     signal.signal(signal.SIGTERM, _hear)
-    leave_within(EXIT_SECONDS, why(), 128 + number)
+    leave_within(EXIT_SECONDS, number)
 
 
-def cancel(reason: str) -> None:
-    """Stop the run from another thread."""
+def cancel(reason: str, status: int | None = None) -> None:
+    """Stop the run from another thread; `status`: with which the command exits, that of SIGTERM if not given."""
     _reasons.append(reason)
+    if status is not None:
+        _statuses.append(status)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -95,21 +99,26 @@ def again() -> TerminationSignal:
     return TerminationSignal(signal=_stopping[0] if _stopping else signal.SIGTERM)
 
 
-def leave_within(seconds: float, reason: str, status: int) -> None:
-    """End this process and its children if it has not ended by then."""
+def leave_within(seconds: float, number: int) -> None:
+    """End this process and its children if it has not ended by then; `number`: of the signal to stop."""
 
     def leave() -> None:
         time.sleep(seconds)
-        _leave(reason, status)
+        _leave(number)
 
     threading.Thread(target=leave, daemon=True).start()
 
 
-def _leave(reason: str, status: int) -> None:
+def _leave(number: int) -> None:
     _spared.clear()
     kill_children()
-    print(f"rloo: {reason}", file=sys.stderr, flush=True)
-    os._exit(status)
+    reason = _reasons[0] if _reasons else f"stopped by {signal.Signals(number).name}"
+    print(f"rloo: {reason}; {GOES_ON}", file=sys.stderr, flush=True)
+    os._exit(_status(number))
+
+
+def _status(number: int) -> int:
+    return _statuses[0] if _statuses else 128 + number
 
 
 def spare(pid: int) -> None:

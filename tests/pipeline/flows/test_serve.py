@@ -115,10 +115,23 @@ def test_an_idle_one_ends_at_sighup(serving):
     assert seconds < 10
 
 
-def test_it_ends_when_its_server_is_lost(workspace, serving):
+def test_both_end_when_their_server_is_lost(workspace, serving):
+    """The run by itself, with a line and exit status 1; `rloo serve`, which waits for it, when it is told to."""
+    journal, log = workspace.folder / "data" / "logs" / "i0000" / "evaluate.jsonl", workspace.folder / "train.log"
+    journal.unlink()
+    with log.open("wb") as output:
+        train = workspace.start("rloo", "train", output=output)
+    while not journal.exists():
+        assert train.poll() is None, log.read_text()
+        time.sleep(0.05)
+    children = psutil.Process(train.pid).children(recursive=True)
     workspace.server.kill()
     workspace.server.wait()
-    time.sleep(3)
+    assert train.wait(40) == 1
+    assert "is gone; what is finished stays, and the same command goes on from here" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
     _, seconds, _ = ended(serving, signal.SIGTERM)
     assert seconds < 10
     assert "stopped by SIGTERM" in (workspace.folder / "serve.log").read_text()

@@ -65,7 +65,8 @@ def test_a_signal_ends_the_work_in_order(running, number, to_group):
     output, _ = running.communicate(timeout=10)
     assert running.returncode == 128 + number
     assert time.monotonic() - began < 10
-    assert not [child for child in children if child.is_running()]
+    _, alive = psutil.wait_procs(children, timeout=1)
+    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
     first, second = output.splitlines()
     assert first == "the work has put its files in order"
     assert second == f"stopped by {number.name}; what is finished stays, and the same command goes on from here"
