@@ -21,7 +21,7 @@ async def main():
             "tasks": {run.name: run.state_name for run in tasks},
             "logs": [log.message for log in logs],
             "artifacts": sorted({a.key for a in artifacts}),
-            "markdown": next((a.data for a in artifacts if a.type == "markdown"), ""),
+            "markdown": next((a.data for a in artifacts if a.key == "rloo-completions"), ""),
             "largest_result": max(len(json.dumps(run.model_dump(mode="json"))) for run in [*flows, *tasks]),
         }))
 
