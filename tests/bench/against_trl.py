@@ -2,8 +2,8 @@
 
     python -m tests.bench.against_trl [--rounds 2] [--steps 2] [--method full|lora] [--threads 1]
 
-Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, with the KL in the reward, one optimizer
-step an iteration; in turn, A B A B. Needs the extra `[trl]`.
+Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, with the KL in the reward and one
+optimizer step an iteration; in turn, A B A B. Needs the extra `[trl]`.
 """
 
 import argparse

@@ -30,7 +30,9 @@ def in_child(module: str, *arguments: str, threads: int) -> dict[str, Any]:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    done = subprocess.run([sys.executable, "-m", module, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], env=environment, stdout=subprocess.PIPE, text=True
+    )
     if done.returncode:
         sys.exit(f"{module} {' '.join(arguments)} ended with status {done.returncode}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

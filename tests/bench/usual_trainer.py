@@ -1,6 +1,6 @@
 """The other side of `against_trl`: TRL's RLOOTrainer on the same checkpoint, prompts, K, lengths and reward.
 
-    python -m tests.bench.usual_trainer FOLDER ITERATIONS full|lora yes|no (gradient checkpointing)
+python -m tests.bench.usual_trainer FOLDER ITERATIONS full|lora yes|no (gradient checkpointing)
 """
 
 import os
