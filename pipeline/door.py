@@ -64,9 +64,13 @@ def use_this_python() -> None:
 
 
 def open_repo() -> Repo:
-    """The workspace's DVC repository, with lock files that are whole at any moment."""
+    """The workspace's DVC repository, with lock files that are whole at any moment.
+
+    Where another command of DVC has its lock (`dvc push`, `dvc status`), it is waited for: a stage that has been
+    computed must not be lost because DVC could not write down that it was.
+    """
     files = WholeFiles()
-    repo = Repo(fs=files)
+    repo = Repo(fs=files, _wait_for_lock=True)
     jobs = repo.config["core"].get("checksum_jobs")
     if jobs:  # as DVC does with a file system of its own
         files.hash_jobs = jobs

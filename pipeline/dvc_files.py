@@ -54,6 +54,11 @@ def _is_entry(entry: dict[str, Any]) -> bool:
     return "cmd" in entry and lists and isinstance(entry.get("params", {}), dict)
 
 
+def locks() -> list[Path]:
+    """The lock of the run, and those of studies."""
+    return [LOCK, *sorted(Path("pipeline/studies").glob("*/dvc.lock"))]
+
+
 def copy_of(lock: Path) -> Path:
     return COPIES / "-".join(lock.parts)
 

@@ -25,7 +25,7 @@ from voluptuous import Invalid
 
 from pipeline.claims import EditedError
 from pipeline.door import check_project
-from pipeline.dvc_files import LOCK, PARTIAL_PREFIX, RWLOCK, copy_of, is_whole, keep_lock, replaced, text_of
+from pipeline.dvc_files import PARTIAL_PREFIX, RWLOCK, copy_of, is_whole, keep_lock, locks, replaced, text_of
 from pipeline.used import check_used
 from stages.common.files import sweep_partial
 from stages.common.paths import DATA
@@ -54,11 +54,6 @@ def tell_healed(nothing: str = "") -> None:
     told = heal() or ([nothing] if nothing else [])
     for line in told:
         print(f"rloo: {line}", file=sys.stderr)
-
-
-def locks() -> list[Path]:
-    """Of the run, and of studies."""
-    return [LOCK, *sorted(Path("pipeline/studies").glob("*/dvc.lock"))]
 
 
 def heal_lock(lock: Path) -> list[str]:

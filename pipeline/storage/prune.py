@@ -6,7 +6,6 @@ written down first: whatever ends this process in the middle, the next pruning f
 """
 
 import json
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +19,9 @@ from pipeline.storage.references import held_elsewhere
 from pipeline.storage.windows import Out, Window, all_locks, outs_of, read_windows
 from stages.common import paths
 from stages.common.errors import StageError
-from stages.common.files import publish, sweep_partial
+from stages.common.files import discard, publish, sweep_partial
 from stages.common.params.storage import Storage
 from stages.common.params_file import load_params
-from stages.common.processes import own_identity
 from stages.common.write_json import write_json
 
 CHECKPOINTS = ("policies", "optimizer", "critics")  # of data/
@@ -123,11 +121,13 @@ def prune(options: Storage | None = None, *, dry_run: bool = False) -> Pruning:
     options = options or load_params().storage
     with Repo() as repo:
         cache = cache_of(repo)
+        found = plan_pruning(options, cache)  # without DVC's lock: it reads every lock of the run
+        if dry_run:
+            return found
         try:
             with repo.lock:
-                found = plan_pruning(options, cache)
-                if not dry_run:
-                    _take(found, cache)
+                found = plan_pruning(options, cache)  # what has been read is known by now
+                _take(found, cache)
         except LockError:
             raise StageError("DVC is at work in this folder; prune when it has finished") from None
     return found
@@ -141,15 +141,7 @@ def _take(found: Pruning, cache: Cache) -> None:
     with publish(UNDER_WAY) as scratch:
         write_json({"objects": found.objects}, scratch)
     for folder in found.folders:
-        _remove(folder)
+        discard(folder)
     for md5 in found.objects:
         cache.file(md5).unlink(missing_ok=True)
     UNDER_WAY.unlink(missing_ok=True)
-
-
-def _remove(folder: Path) -> None:
-    """Gone at once by a rename, so that nobody finds half a checkpoint; `sweep_partial` clears what a kill leaves."""
-    scratch = paths.PARTIAL / f"{own_identity()}.{folder.parent.name}.{folder.name}"
-    scratch.parent.mkdir(parents=True, exist_ok=True)
-    folder.rename(scratch)
-    shutil.rmtree(scratch)

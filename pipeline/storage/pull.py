@@ -14,6 +14,7 @@ from dvc_data.hashfile.checkout import CheckoutError, LinkError, PromptError, ch
 from dvc_data.hashfile.hash_info import HashInfo
 from rich.console import Console
 
+from pipeline.plan import read_plan
 from pipeline.run_lock import run_lock
 from pipeline.storage.keep import history_of, kept
 from pipeline.storage.objects import cache_of
@@ -22,6 +23,7 @@ from pipeline.storage.prune import is_checkpoint
 from pipeline.storage.push import prunable
 from pipeline.storage.transfer import Place, cache_place, named, remote_of, reported, split, transfer_runs
 from pipeline.storage.windows import Out, Window, read_windows
+from pipeline.windows.switch import settle
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.params_file import load_params
@@ -94,8 +96,8 @@ class Fetch:
 
 def pull(console: Console, names: list[str], remote: str | None, jobs: int | None) -> int:
     """Returns how many files came. Files of the workspace that are in no cache are never written over."""
-    windows = read_windows()
     with run_lock("rloo pull"), Repo() as repo, reported("pulling"):
+        windows = read_windows()
         fetch = Fetch(repo, windows, remote, jobs)
         outs = of_names(names, windows) if names else _of_all(windows, fetch)
         fetch(outs)
@@ -103,6 +105,7 @@ def pull(console: Console, names: list[str], remote: str | None, jobs: int | Non
         wanted = _for_workspace(outs, windows, fetch.pruned)
         fetch(wanted)
         placed = _place(repo, wanted)
+        settle(read_plan())  # what came of other windows is not the open one's history
     console.print(f"{fetch.files} files came from {fetch.place.name}; {placed} of data/ are in place")
     console.print(f"  {runs or 0} entries of the run cache")
     if fetch.pruned:

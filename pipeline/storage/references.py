@@ -6,9 +6,11 @@ neither do branches of git's remotes, whose data is in the remote of DVC.
 
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-from pipeline.storage.windows import LOCK, outs_of, read_lock
+from pipeline.dvc_files import LOCK
+from pipeline.storage.windows import outs_of, read_lock
 from stages.common import paths
 from stages.common.errors import StageError
 
@@ -55,7 +57,7 @@ def commits() -> Iterator[tuple[str, str]]:
 
 def _locks(commit: str) -> Iterator[str]:
     """Ids of the locks in a commit's tree."""
-    for line in _git("ls-tree", "-r", commit, "--", str(LOCK), str(paths.WINDOWS)).splitlines():
+    for line in _git("ls-tree", "-r", commit, "--", str(LOCK), str(paths.WINDOWS), "pipeline/studies").splitlines():
         described, _, path = line.partition("\t")
         if Path(path).name == LOCK.name:
             yield described.split()[2]
@@ -69,13 +71,22 @@ def held_elsewhere() -> dict[str, str]:
         for blob in _locks(commit):
             if blob not in seen:
                 seen.add(blob)
-                _hold(held, _git("cat-file", "blob", blob), ref)
+                _hold(held, _named(blob, ref), ref)
     for lock in [*Path(RUNNING).glob("*/dvc.lock"), *Path(RUNNING).glob("*/pipeline/windows/*/dvc.lock")]:
-        _hold(held, lock.read_text(encoding="utf-8"), str(lock))
+        _hold(held, hashes_in(lock.read_text(encoding="utf-8"), str(lock)), str(lock))
     return held
 
 
-def _hold(held: dict[str, str], lock: str, holder: str) -> None:
-    for stage, entry in read_lock(lock, holder).items():
-        for out in outs_of(stage, entry):
-            held.setdefault(out.md5, holder)
+@cache
+def _named(blob: str, ref: str) -> frozenset[str]:
+    """Hashes in a lock that git has; what has this id never changes."""
+    return hashes_in(_git("cat-file", "blob", blob), ref)
+
+
+def hashes_in(lock: str, holder: str) -> frozenset[str]:
+    return frozenset(out.md5 for stage, entry in read_lock(lock, holder).items() for out in outs_of(stage, entry))
+
+
+def _hold(held: dict[str, str], hashes: frozenset[str], holder: str) -> None:
+    for md5 in hashes:
+        held.setdefault(md5, holder)

@@ -87,7 +87,10 @@ def _cache_usage(cache: Cache, seen: set[tuple[int, int]]) -> dict[str, int]:
     needed = cache.objects(here | set(held_elsewhere()))
     sizes = {SHARED: 0, ONLY_CACHE: 0, UNREFERENCED: 0}
     for md5 in cache.all_objects():
-        stat = cache.file(md5).stat()
+        try:
+            stat = cache.file(md5).stat()
+        except FileNotFoundError:  # a run replaces files meanwhile
+            continue
         name = SHARED if (stat.st_dev, stat.st_ino) in seen else ONLY_CACHE if md5 in needed else UNREFERENCED
         sizes[name] += stat.st_size
     return sizes

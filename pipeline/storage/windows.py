@@ -1,22 +1,24 @@
 """The windows of a run as storage sees them: each has a plan and a lock, and the lock names every byte it left.
 
-The open window is `pipeline/plan.yaml` with `dvc.lock`; finished ones are folders of `pipeline/windows/`. This is the
-only module of `pipeline.storage` that knows so.
+Which windows a run has, and where their locks are, is known to `pipeline.windows`.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipeline.dvc_files import LOCK, locks
 from pipeline.plan import Plan, read_plan
+from pipeline.windows.files import end_file, saved_lock
+from pipeline.windows.layout import belongs, windows
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.paths import is_iteration
 
-LOCK = Path("dvc.lock")
 FROM_LIBYAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
 
 
@@ -80,26 +82,35 @@ def read_lock(text: str | bytes, name: str) -> dict[str, dict[str, Any]]:
         raise StageError(f"{name}: not a lock of DVC ({error}); `git checkout` the last good one") from None
 
 
-def _window(plan: Path, lock: Path, *, is_open: bool) -> Window:
-    stages = read_lock(lock.read_bytes(), str(lock)) if lock.exists() else {}
-    return Window(read_plan(plan), stages, is_open, has_end=(plan.parent / "end.json").exists())
+def lock_at(path: Path) -> dict[str, dict[str, Any]]:
+    """The stages of a lock file, none if there is no such file; parsed again only if it has changed."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return {}
+    return _parsed(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
 
-def finished_folders() -> list[Path]:
-    """Of the windows that are not open, the first of the run first."""
-    return sorted(folder for folder in paths.WINDOWS.glob("w*") if (folder / "plan.yaml").exists())
+@cache
+def _parsed(path: Path, _: tuple[int, int, int]) -> dict[str, dict[str, Any]]:
+    return read_lock(path.read_bytes(), str(path))
 
 
 def read_windows() -> list[Window]:
-    """All windows of the run in order. A reopened window has a folder still: what counts then is the open one."""
-    opened = _window(paths.PLAN, LOCK, is_open=True)
-    folders = [folder for folder in finished_folders() if folder.name != opened.name]
-    finished = [_window(folder / "plan.yaml", folder / "dvc.lock", is_open=False) for folder in folders]
-    return sorted([*finished, opened], key=lambda window: window.plan.number)
+    """The windows of the run that were begun, in order; and the open one. What was saved of a longer run, or of one
+    with other windows, is of none.
+    """
+    opened = read_plan()
+    found = []
+    for plan in windows(opened):
+        is_open = plan.number == opened.number
+        stages = lock_at(LOCK if is_open else saved_lock(plan.window)) if is_open or belongs(plan) else {}
+        if stages or is_open:
+            found.append(Window(plan, stages, is_open, has_end=end_file(plan.window).exists()))
+    return found
 
 
 def all_locks() -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
-    """Every lock in the workspace by the name of its file, that of a reopened window's folder too."""
-    for lock in [LOCK, *(folder / "dvc.lock" for folder in finished_folders())]:
-        if lock.exists():
-            yield str(lock), read_lock(lock.read_bytes(), str(lock))
+    """Every lock in the workspace by the name of its file: of all folders of windows, and of studies."""
+    for lock in [*locks(), *sorted(paths.WINDOWS.glob("w*/dvc.lock"))]:
+        yield str(lock), lock_at(lock)

@@ -58,11 +58,15 @@ def open_next(cache: Path, tell: Callable[[str], None]) -> Plan:
 
 
 def prune_finished(tell: Callable[[str], None]) -> None:
-    """Remove checkpoints of finished windows, as `storage` in params.yaml says."""
+    """Remove checkpoints of finished windows, as `storage` in params.yaml says; what hinders it does not end a run."""
     options = load_params().storage
     if options.keep_last is None:
         return
-    found = prune(options)
+    try:
+        found = prune(options)
+    except StageError as error:
+        tell(f"nothing was pruned this time: {error}")
+        return
     if found.goes:
         tell(f"pruned {len(found.goes)} checkpoints, {found.freed / 1e6:.0f} MB: {shortened(found.goes)}")
 

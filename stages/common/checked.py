@@ -100,7 +100,10 @@ def _last() -> str:
 def _of_entry(path: Path) -> dict[str, Any] | None:
     """The history that a window goes on from is a copy of the one before: that window's end.json has its MD5."""
     for end in sorted(paths.WINDOWS.glob("*/end.json")):
-        found = json.loads(end.read_text(encoding="utf-8"))
+        try:
+            found = json.loads(end.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ManifestError(f"{end}: not JSON ({error}); restore it with git, or by `rloo train`") from None
         if str(path) in found:
             return {"files": {str(path): found[str(path)]}}
     return None

@@ -42,6 +42,15 @@ def publish(target: Path) -> Iterator[Path]:
         record.written.append(target)
 
 
+def discard(path: Path) -> None:
+    """Remove a file or a folder: gone at once, by a rename, so that nobody finds a part of it."""
+    with telling(path):
+        scratch = _scratch(path)
+        _rename(path, scratch)
+        sync(path.parent)
+        remove(scratch)
+
+
 def _scratch(target: Path) -> Path:
     """An unused path on the target's file system."""
     make_folder(PARTIAL)

@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.checked import checked
 from stages.common.errors import StageError
 
 Row = dict[str, Any]
@@ -21,7 +22,7 @@ def past_rows(entry: str | None) -> list[Row]:
     if not path.exists():
         raise StageError(f"{path} does not exist: `dvc repro window_entry@{entry}` or `rloo train` restores it")
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(checked(path))
     except pl.exceptions.PolarsError as error:
         raise StageError(f"{path}: cannot be read as Parquet: {error}; run `dvc repro window_entry@{entry}`") from None
     numbers = list(range(paths.iteration_number(entry) + 1))
