@@ -9,17 +9,19 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from functools import cache
 from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pathspec import GitIgnoreSpec
 
 from stages.common.errors import StageError
 
 PARAMS = "params.yaml"
-CODE = ("stages/", "pipeline/study/", "pipeline/windows/entry")
-IGNORED = re.compile(r"(^|/)__pycache__(/|$)|\.pyc$")  # as in .dvcignore
+CODE = ("stages/", "pipeline/study/")
+IGNORE_FILE = Path(".dvcignore")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -88,13 +90,18 @@ def _hash(path: Path, times: dict[str, Times]) -> str:
     """As DVC hashes a file or a folder."""
     if path.is_file():
         return _file_hash(path, times)
-    files = sorted(str(p.relative_to(path)) for p in path.rglob("*") if p.is_file() and not IGNORED.search(str(p)))
-    entries = [{"md5": _file_hash(path / name, times), "relpath": name} for name in sorted(files, key=_parts)]
+    ignored = _ignored()
+    files = [p for p in path.rglob("*") if p.is_file() and not ignored.match_file(p.as_posix())]
+    names = sorted(p.relative_to(path).as_posix() for p in files)
+    entries = [{"md5": _file_hash(path / name, times), "relpath": name} for name in names]
     return md5(json.dumps(entries, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    return tuple(name.split("/"))
+@cache
+def _ignored() -> GitIgnoreSpec:
+    """What DVC does not see: its .dvcignore has the patterns of git."""
+    lines = IGNORE_FILE.read_text(encoding="utf-8").splitlines() if IGNORE_FILE.exists() else []
+    return GitIgnoreSpec.from_lines(lines)
 
 
 def _file_hash(path: Path, times: dict[str, Times]) -> str:

@@ -46,10 +46,10 @@ def plan(
     """Write the plan that `dvc repro` and `rloo train` follow."""
     from pipeline.windows.extend import describe, last_begun, readable, set_run
 
-    every, size = stored_options()
-    before = readable()
-    done = last_begun(before) if before else 0
     with run_lock("rloo plan"):
+        every, size = stored_options()
+        before = readable()
+        done = last_begun(before) if before else 0
         made = set_run(
             iterations, every if evaluate_every is None else evaluate_every, size if window is None else window
         )

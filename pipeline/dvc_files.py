@@ -12,6 +12,8 @@ from typing import IO, Any
 
 import yaml
 
+from stages.common.disk import telling
+from stages.common.durable import sync
 from stages.common.paths import DATA
 
 LOCK = Path("dvc.lock")
@@ -25,14 +27,16 @@ PARTIAL_PREFIX = ".rloo-partial-"
 def replaced(path: Path) -> Iterator[IO[str]]:
     """A text file to write; it takes the place of `path` when the block has ended well."""
     scratch = path.with_name(f"{PARTIAL_PREFIX}{path.name}")
-    try:
-        with scratch.open("w+", encoding="utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with telling(path):
+        try:
+            with scratch.open("w+", encoding="utf-8") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(scratch, path)
+            sync(path.parent)
+        finally:
+            scratch.unlink(missing_ok=True)
 
 
 def is_whole(text: str) -> bool:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from pipeline.used import check_used
 from stages.common.files import sweep_partial
 from stages.common.paths import DATA
 
+COPYING_SECONDS = 600.0  # a copy under way has been written to since
+FILLING_SECONDS = 2.0  # DVC writes into a folder of the run cache as soon as it has made it
 LEFT_BY_DVC = re.compile(r"\.[A-Za-z0-9_-]{22}\.tmp$")  # a name that DVC gives while it copies
 
 
@@ -123,17 +126,34 @@ def works_here(pid: int) -> bool:
     return folder.is_relative_to(Path.cwd())
 
 
+def is_left(path: Path, seconds: float, *, wait: bool = False) -> bool:
+    """Whether nothing has been done to the path for so long: experiments and other projects may use the cache now.
+
+    With `wait`, until that can be told.
+    """
+    try:
+        age = time.time() - path.stat().st_mtime
+        if wait and 0 <= age < seconds:
+            time.sleep(seconds - age)
+            age = time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    return age >= seconds or age < 0  # from a clock that was ahead
+
+
 def heal_cache() -> list[str]:
-    """Remove what was being copied into DVC's cache when DVC was killed."""
+    """Remove what was being copied into DVC's cache when DVC was killed. Half a copy does no harm until it is old."""
     with Repo() as repo:
         folder, runs = Path(repo.cache.local.path), Path(repo.stage_cache.cache_dir)
-    left = [path for path in [*folder.glob("*/*"), *runs.glob("*/*/*")] if LEFT_BY_DVC.search(path.name)]
+    there = [*folder.glob("*/*"), *runs.glob("*/*/*")]
+    left = [path for path in there if LEFT_BY_DVC.search(path.name) and is_left(path, COPYING_SECONDS)]
     for path in left:
         path.unlink(missing_ok=True)
     empty = 0
-    for path in runs.glob("*/*"):
-        with suppress(OSError):  # it has something in it
-            path.rmdir()
-            empty += 1
+    for path in [path for path in runs.glob("*/*") if path.is_dir() and not any(path.iterdir())]:
+        if is_left(path, FILLING_SECONDS, wait=True):
+            with suppress(OSError):  # it has something in it now
+                path.rmdir()
+                empty += 1
     found = [f"{len(left)} file(s) in {folder.parent} were half copied, and are removed"] if left else []
     return [*found, *([f"{empty} folder(s) in {runs} were empty, and are removed"] if empty else [])]

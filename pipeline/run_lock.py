@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from stages.common.disk import telling
 from stages.common.errors import StageError
 from stages.common.paths import DATA
 from stages.common.processes import descends_from, lives, own_identity
@@ -84,8 +85,10 @@ def holder() -> dict[str, Any]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
+    with telling(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+    with file:
         yield file
 
 
@@ -120,6 +123,11 @@ def described() -> str:
 
 
 def _write(file: Any, command: str) -> None:
+    with telling(RUN_LOCK):
+        _describe(file, command)
+
+
+def _describe(file: Any, command: str) -> None:
     file.truncate(0)
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     file.write(json.dumps({"process": own_identity(), "command": command, "since": since}) + "\n")

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from pipeline.dvc_files import keep_lock
@@ -96,6 +97,11 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m pipeline.stage STAGE NAME", file=sys.stderr)
         return 2
     stage, name = arguments
+    return as_stage(stage, name, work)
+
+
+def as_stage(stage: str, name: str, work: Callable[[str, str], int]) -> int:
+    """Do the work of a stage of dvc.yaml as one: it ends with DVC, has the run lock, and was not edited meanwhile."""
     end_with_parent()
     try:
         with run_lock(f"stage {stage} {name}"):

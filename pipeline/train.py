@@ -71,6 +71,11 @@ def stages_in_order(plan: Plan) -> list[StageId]:
 @flow(name="rloo-train", flow_run_name="{iterations}-iterations")
 def train_flow(iterations: int, evaluate_every: int, window: int = WINDOW) -> None:
     """Train for `iterations` iterations in all, window after window; what is up to date is not computed again."""
+    train_windows(iterations, evaluate_every, window)
+
+
+def train_windows(iterations: int, evaluate_every: int, window: int) -> None:
+    """The same inside of a flow."""
     plan = set_run(iterations, evaluate_every, window)
     with resident_worker() as worker:
         prepared = prepare(plan, worker) if len(all_windows()) > 1 else None  # which are up to date depends on it

@@ -132,7 +132,9 @@ def _withdraw(place: Place, claimed: dict[str, Any]) -> None:
         place.lock.unlink()
     for path in run_cache().glob("*/*/*"):
         found = load_yaml(path.read_text(encoding="utf-8"))
-        if all(found.get(key) == claimed.get(key) for key in ("cmd", "deps", "params", "outs")):
+        if isinstance(found, dict) and all(
+            found.get(key) == claimed.get(key) for key in ("cmd", "deps", "params", "outs")
+        ):
             path.unlink()
             with suppress(OSError):  # DVC fails at a folder with nothing in it; others of the same key may be left
                 path.parent.rmdir()

@@ -16,7 +16,7 @@ from pipeline.orchestration import flow, get_ready
 from pipeline.plan import make_plan, stored_options
 from pipeline.presets import read_presets
 from pipeline.run_lock import run_lock
-from pipeline.train import train_flow
+from pipeline.train import train_windows
 from stages.common.params_file import load_params
 
 MESSAGE_CHARACTERS = 500
@@ -50,7 +50,7 @@ def train(
         for key, value in settle(preset, overrides or {}).items():
             get_run_logger().info(f"params.yaml: {key} = {value!r}"[:MESSAGE_CHARACTERS])
         check_rewards()
-        train_flow.fn(plan.iterations, plan.evaluate_every, plan.size)
+        train_windows(plan.iterations, plan.evaluate_every, plan.size)
 
 
 def check_rewards() -> None:

@@ -5,7 +5,7 @@ Which windows a run has, and where their locks are, is known to `pipeline.window
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def lock_at(path: Path) -> dict[str, dict[str, Any]]:
     return _parsed(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _parsed(path: Path, _: tuple[int, int, int]) -> dict[str, dict[str, Any]]:
     return read_lock(path.read_bytes(), str(path))
 

@@ -7,11 +7,11 @@ from itertools import groupby
 from pathlib import Path
 
 from dvc.exceptions import DvcException
-from dvc.lock import LockError
 from dvc.repo import Repo
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.run_lock import run_lock
 from pipeline.verify import cache, workspace
 from pipeline.verify.cache import EARLIER
 from pipeline.verify.findings import Finding
@@ -25,22 +25,23 @@ SHOWN = 3  # files of one stage that are missing, or without a manifest
 def verify(console: Console, names: list[str], *, repair: bool) -> bool:
     """Whether nothing is damaged, or everything damaged was removed."""
     try:
-        with Repo() as repo, _exclusive(repo, repair):
+        with _exclusive(repair), Repo() as repo:
             findings = examine(console, names, Path(repo.cache.local.path))
+            if not repair and any(one.is_bad for one in findings):
+                again = {one.path for one in examine(console, names, Path(repo.cache.local.path)) if one.is_bad}
+                findings = [one for one in findings if not one.is_bad or one.path in again]  # a run may replace files
             bad = [one for one in findings if one.is_bad]
             show(console, findings)
             if repair and bad:
                 mend(console, bad)
-    except LockError:
-        raise StageError("another command works on this project: --repair has to wait until it has ended") from None
     except DvcException as error:
         raise StageError(f"DVC cannot be asked where its cache is: {error}") from error
     return repair or not bad
 
 
-def _exclusive(repo: Repo, repair: bool) -> AbstractContextManager[object]:
+def _exclusive(repair: bool) -> AbstractContextManager[object]:
     """Nothing is removed under a run; looking alone disturbs none."""
-    return repo.lock if repair else nullcontext()
+    return run_lock("rloo verify --repair") if repair else nullcontext()
 
 
 def examine(console: Console, names: list[str], objects: Path) -> list[Finding]:

@@ -6,14 +6,13 @@ It ends with its parent, as `pipeline/stage.py` does.
 import sys
 from pathlib import Path
 
-from pipeline.dvc_files import keep_lock
 from pipeline.plan import read_plan
-from pipeline.run_lock import at_work, run_lock
-from pipeline.stage import end_with_parent
-from pipeline.used import check_used, watched
+from pipeline.run_lock import at_work
+from pipeline.stage import as_stage
 from pipeline.windows.cached import cache_folder, cached, listed, missing, read_end
 from pipeline.windows.files import content_md5, end_file
 from pipeline.windows.lock import Out
+from pipeline.windows.made_of import differs_in_training
 from stages.common.errors import StageError
 from stages.common.files import link_file, publish, sweep_partial
 from stages.common.journal import journalled
@@ -50,6 +49,12 @@ def run(name: str) -> None:
     if name not in plan.entry:
         raise StageError(f"{name} is not where {plan.window} of pipeline/plan.yaml starts from")
     before = plan.entry[name]["window"]
+    others = differs_in_training(before)
+    if others:
+        raise StageError(
+            f"{before} was made with other options or code than there are now ({', '.join(others)}), and the run would "
+            "mix both; `rloo train` goes back to the first window that they concern"
+        )
     end, cache = read_end(before), cache_folder()
     gone = missing(cache, end)
     if gone:
@@ -65,22 +70,13 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m pipeline.windows.entry ITERATION", file=sys.stderr)
         return 2
-    end_with_parent()
-    (name,) = arguments
-    try:
-        iteration_number(name)
-        with run_lock(f"stage {STAGE} {name}"), at_work():
-            check_used()  # of the stage before this one
-            keep_lock()
-            return watched(STAGE, name, work)
-    except StageError as error:
-        print(f"{STAGE} {name}: {error}", file=sys.stderr)
-        return 1
+    return as_stage(STAGE, arguments[0], work)
 
 
 def work(stage: str, name: str) -> int:
     """With a journal, as every stage has one."""
-    with journalled(stage, name):
+    iteration_number(name)
+    with at_work(), journalled(stage, name):
         sweep_partial()
         run(name)
     return 0

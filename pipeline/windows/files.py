@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from hashlib import md5
 from pathlib import Path
 
+from pipeline.dvc_files import replaced
 from stages.common import paths
-from stages.common.processes import own_identity
+from stages.common.disk import telling
+from stages.common.durable import sync
 
 SCRATCH, REPLACED = ".partial", ".replaced"  # in pipeline/windows: on the file system of the windows' folders
 
@@ -35,30 +37,21 @@ def made_of_file(window: str) -> Path:
     return folder_of(window) / "made_of.json"
 
 
-def sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def replace_text(path: Path, text: str) -> None:
     """Write a file of the project's folder by rename."""
-    scratch = path.with_name(f".{path.name}.{own_identity()}")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        sync(scratch)
-        os.replace(scratch, path)
-        sync(path.parent)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with replaced(path) as file:
+        file.write(text)
 
 
 def replace_folder(folder: Path, content: Mapping[str, str]) -> None:
     """A folder of text files, whole. While it takes the place of an older one there is none for a moment: it is the
     open window's, whose plan and lock are those of the project then, so that nothing is lost.
     """
+    with telling(folder):
+        _replace_folder(folder, content)
+
+
+def _replace_folder(folder: Path, content: Mapping[str, str]) -> None:
     scratch, old = folder.parent / SCRATCH, folder.parent / REPLACED
     for left in (scratch, old):
         shutil.rmtree(left, ignore_errors=True)

@@ -71,6 +71,23 @@ def own_entries(lock: Lock) -> str:
     return digest(of_windows(lock))
 
 
+TRAINING = frozenset(
+    f"params.yaml: {name}"
+    for name in (
+        *("seed", "compute", "prepare", "sft", "reward_models", "policy"),
+        *("rollout", "score", "advantage", "update", "critic"),
+    )
+)
+TRAINING_CODE = tuple(f"stages/{room}" for room in ("rollout", "score", "advantage", "update", "critic", "common"))
+
+
+def differs_in_training(window: str) -> list[str]:
+    """Options and code that the policy at the window's end was trained with, and that are others now."""
+    made_of: Facts = json.loads(made_of_file(window).read_text(encoding="utf-8"))["made_of"]
+    now = {key: value for key, value in inputs().items() if key in TRAINING or key.startswith(TRAINING_CODE)}
+    return [key for key, value in now.items() if made_of.get(key) != value]
+
+
 def reasons(plan: Plan, lock: Lock, facts: Facts) -> list[str]:
     """Why the window is not up to date; nothing if it is. `lock` is the window's own."""
     path, end = made_of_file(plan.window), end_file(plan.window)

@@ -54,5 +54,5 @@ def folder_hash(folder: Path, counts: Callable[[Path], bool] = lambda path: True
 
 
 def code_hash(folder: Path) -> str:
-    """Hash of a room: its code and what lies beside it, without what running it leaves there."""
-    return folder_hash(folder, lambda path: "__pycache__" not in path.parts)
+    """Hash of a room: its code and what lies beside it, without what running it and editors leave there."""
+    return folder_hash(folder, lambda path: "__pycache__" not in path.parts and not path.name.startswith("."))
