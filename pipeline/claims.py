@@ -90,7 +90,7 @@ def _hash(path: Path, times: dict[str, Times]) -> str:
     """As DVC hashes a file or a folder."""
     if path.is_file():
         return _file_hash(path, times)
-    ignored = _ignored()
+    ignored = ignored_by_dvc()
     files = [p for p in path.rglob("*") if p.is_file() and not ignored.match_file(p.as_posix())]
     names = sorted(p.relative_to(path).as_posix() for p in files)
     entries = [{"md5": _file_hash(path / name, times), "relpath": name} for name in names]
@@ -98,7 +98,7 @@ def _hash(path: Path, times: dict[str, Times]) -> str:
 
 
 @cache
-def _ignored() -> GitIgnoreSpec:
+def ignored_by_dvc() -> GitIgnoreSpec:
     """What DVC does not see: its .dvcignore has the patterns of git."""
     lines = IGNORE_FILE.read_text(encoding="utf-8").splitlines() if IGNORE_FILE.exists() else []
     return GitIgnoreSpec.from_lines(lines)

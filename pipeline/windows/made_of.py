@@ -14,6 +14,7 @@ import yaml
 from pipeline.plan import LOADER, Plan, window_name
 from pipeline.windows.files import end_file, made_of_file
 from pipeline.windows.lock import Lock, of_the_run, of_windows, outs
+from stages.common.errors import StageError
 from stages.common.fingerprint import code_hash, file_hash
 from stages.common.params_file import load_params
 
@@ -83,7 +84,13 @@ TRAINING_CODE = tuple(f"stages/{room}" for room in ("rollout", "score", "advanta
 
 def differs_in_training(window: str) -> list[str]:
     """Options and code that the policy at the window's end was trained with, and that are others now."""
-    made_of: Facts = json.loads(made_of_file(window).read_text(encoding="utf-8"))["made_of"]
+    path = made_of_file(window)
+    try:
+        made_of: Facts = json.loads(path.read_text(encoding="utf-8"))["made_of"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StageError(
+            f"{path}: cannot be read ({type(error).__name__}); restore it with git, or by `rloo train`"
+        ) from None
     now = {key: value for key, value in inputs().items() if key in TRAINING or key.startswith(TRAINING_CODE)}
     return [key for key, value in now.items() if made_of.get(key) != value]
 

@@ -79,10 +79,9 @@ def test_killing_the_flow_takes_its_worker_along_and_the_next_run_goes_on(new_wo
     process.send_signal(signal.SIGKILL)
     process.wait()
     workers = processes(workspace, "pipeline.worker")
-    for server in processes(workspace, "uvicorn"):  # Prefect's temporary server does not notice a kill -9
-        server.kill()
     psutil.wait_procs(workers, timeout=5)
     assert not [p for p in workers if p.is_running()]
+    assert not processes(workspace, "pipeline.flows.server_process")
     with workspace.warm():
         assert finish(workspace) == reference.lock()
 

@@ -1,13 +1,17 @@
 """Code and params that are edited while a stage runs: dvc.lock never claims other ones than were used."""
 
 import re
+import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
+from dvc.repo import Repo
 
-from pipeline.claims import EditedError, claims_of, load_yaml
+from pipeline.claims import EditedError, claims_of, ignored_by_dvc, load_yaml
 from tests.pipeline.test_crash import journal, wait_for
+from tests.workspace import ROOT
 
 STAGE = "prepare_model"
 CODE = "stages/prepare/checkpoint/__init__.py"
@@ -70,6 +74,24 @@ def test_what_a_stage_depends_on_is_edited_while_it_runs(workspace, change):
     assert re.search(rf"edited while {STAGE} ran: .*(checkpoint/__init__.py|prepare.model of params.yaml)", output)
     assert claimed(workspace, STAGE) is None
     assert journal(workspace, "prepare model")[1][-1] == "failed"
+
+
+def test_a_folder_of_code_has_the_hash_that_dvc_gives_it(tmp_path, monkeypatch):
+    """Names that sort otherwise by their parts, and what .dvcignore hides."""
+    monkeypatch.chdir(tmp_path)
+    Repo.init(no_scm=True).close()
+    shutil.copyfile(ROOT / ".dvcignore", ".dvcignore")
+    files = ("params.md", "params/x.py", "params-old.py", ".x.tmp", "run.py~", ".run.py.swp", "a/__pycache__/x.pyc")
+    for name in files:
+        path = Path("stages/common", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    Path("dvc.yaml").write_text("stages:\n  one:\n    cmd: echo\n    deps: [stages/common]\n")
+    with Repo() as repo:
+        repo.reproduce()
+    ignored_by_dvc.cache_clear()
+    (dep,) = load_yaml(Path("dvc.lock").read_text())["stages"]["one"]["deps"]
+    assert claims_of("one").deps == {"stages/common": dep["md5"]}
 
 
 def test_what_it_does_not_depend_on_may_be_edited(workspace):

@@ -119,12 +119,25 @@ def test_a_process_is_known_by_its_start_too():
     assert not lives("no process")
 
 
+WRITERS = (
+    ("rloo", "train"),
+    ("rloo", "plan", "3"),
+    ("rloo", "preset", "grpo"),
+    ("rloo", "recipe", "rlhf"),
+    ("rloo", "heal"),
+    ("rloo", "windows", "open", "w0001"),
+    ("rloo", "storage", "prune"),
+    ("rloo", "pull"),
+    ("rloo", "verify", "--repair"),
+)
+
+
 def test_every_command_that_writes_is_refused_while_a_run_is_on(new_workspace):
     workspace = new_workspace()
     workspace.plan(1)
     process = started(HOLD, workspace.folder)
     try:
-        for command in (("rloo", "train"), ("rloo", "plan", "3"), ("rloo", "preset", "grpo")):
+        for command in WRITERS:
             assert f"rloo train (process {process.pid}) is at work" in workspace.fail(*command)
         repro = workspace.command("dvc", "repro")
         done = subprocess.run(repro, cwd=workspace.folder, env=workspace.environment, capture_output=True, text=True)

@@ -6,23 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.plan import write_plan
-from tests.long_run import ENTRY, at, commit, finish, plan_of
-from tests.workspace import ROOT, Workspace
+from tests.long_run import EVERY, ITERATIONS, SIZE, at, commit
+from tests.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
 def long_run(new_workspace: Callable[[], Workspace]) -> Workspace:
     """To be read only; committed."""
     workspace = new_workspace()
-    if not (ROOT / "pipeline" / "windows" / "entry.py").exists():
-        (workspace.folder / "pipeline" / "windows" / "entry.py").write_text(ENTRY)
-    write_plan(plan_of(1), workspace.folder / "pipeline" / "plan.yaml")
-    with workspace.warm():
-        for number in (1, 2):
-            workspace.run("dvc", "repro")
-            finish(workspace, plan_of(number))
-        workspace.run("dvc", "repro")
+    workspace.run("rloo", "plan", str(ITERATIONS), "--evaluate-every", str(EVERY), "--window", str(SIZE))
+    workspace.run("rloo", "train")
     commit(workspace)
     return workspace
 

@@ -101,15 +101,27 @@ def test_pruning_frees_what_it_says_and_leaves_the_open_window_up_to_date(copied
 def test_a_pruned_window_runs_again_from_its_start_to_the_same_bytes(copied, long_run):
     prunes(copied, keep_last=1)
     copied.run("rloo", "storage", "prune")
-    folder = copied.folder / "pipeline/windows/w0001"
-    shutil.copy(folder / "plan.yaml", copied.folder / "pipeline/plan.yaml")
-    shutil.copy(folder / "dvc.lock", copied.folder / "dvc.lock")
+    assert "8 of its files and folders are not in DVC's cache" in copied.run("rloo", "windows", "open", "w0001")
     before = copied.starts()
     with copied.warm():
         copied.run("dvc", "repro", "update@i0005", "evaluate@i0000")
     computed = copied.computed_since(before)
     assert {"update i0001", "update i0002", "update i0003", "update i0004"} == computed  # tables are there
     assert lock_of(copied)["update@i0004"] == lock_of(long_run, "pipeline/windows/w0001/dvc.lock")["update@i0004"]
+
+
+def test_a_run_prunes_each_window_that_it_finishes(copied):
+    prunes(copied, keep_last=1)
+    output = copied.run("rloo", "train", "--iterations", "16")
+    assert "pruned" in output
+    policies = {path.name for path in (copied.folder / "data/policies").iterdir()}
+    assert policies == {"i0000", "i0005", "i0010", "i0015", "i0016"}
+    with copied.warm():
+        output = copied.run("dvc", "repro")
+    assert copied.nothing_to_do(output), output
+    copied.run("rloo", "plan", "12")  # a shorter run: what was saved of the longer one is no window of it
+    found = json.loads(copied.run("rloo", "storage", "--json"))["prune"]
+    assert set(found["kept"]) <= {f"i{number:04d}" for number in range(13)}
 
 
 def test_best_by_a_column_of_the_history(copied):

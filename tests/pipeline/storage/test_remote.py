@@ -1,11 +1,9 @@
 """`rloo push` and `rloo pull` over a remote in a folder: a second machine goes on, and runs iterations again."""
 
-import shutil
-
 import pytest
 
 from pipeline.plan import make_plan, write_plan
-from tests.long_run import ITERATIONS, commit, drop, lock_of, of_run, plan_of, write_lock
+from tests.long_run import ITERATIONS, commit, drop, lock_of, of_run, write_lock
 
 OF_I0007 = ("rollout@i0007", "score@i0007", "advantage@i0007", "update@i0007")
 
@@ -22,12 +20,6 @@ def pushed(copied, tmp_path):
     output = copied.run("rloo", "push")
     assert "of 3 windows sent to store" in output
     return copied
-
-
-def reopen(workspace, name):
-    folder = workspace.folder / "pipeline/windows" / name
-    shutil.copy(folder / "plan.yaml", workspace.folder / "pipeline/plan.yaml")
-    shutil.copy(folder / "dvc.lock", workspace.folder / "dvc.lock")
 
 
 def names(folder):
@@ -50,11 +42,11 @@ def test_a_second_machine_pulls_finds_nothing_to_do_and_goes_on_to_the_same_byte
     with second.warm():
         output = second.run("dvc", "repro")
         assert second.nothing_to_do(output), output
-        write_plan(plan_of(3, iterations=13), second.folder / "pipeline/plan.yaml")
+        second.run("rloo", "plan", "13")
         second.run("dvc", "repro", "update@i0013", "evaluate@i0013")
     assert {"update i0013", "rollout i0013"} <= second.computed_since({})
     assert not {stage for stage in second.computed_since({}) if stage.endswith(("i0011", "i0012"))}
-    write_plan(plan_of(3, iterations=13), pushed.folder / "pipeline/plan.yaml")
+    pushed.run("rloo", "plan", "13")
     with pushed.warm():
         pushed.run("dvc", "repro", "update@i0013", "evaluate@i0013")
     for stage in ("rollout@i0013", "score@i0013", "advantage@i0013", "update@i0013", "evaluate@i0013"):
@@ -74,7 +66,7 @@ def test_iteration_7_of_12_runs_again_on_a_second_machine_to_the_same_hashes(pus
         commit(pushed, "one window")
     second = clone(pushed, tmp_path / "second")
     if windows:
-        reopen(second, "w0002")
+        second.run("rloo", "windows", "open", "w0002")
     expected = {stage: lock_of(second)[stage] for stage in OF_I0007}
     second.run("rloo", "pull", "i0007")
     assert names(second.folder / "data/policies") == ["i0006", "i0007"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from pipeline.plan import Plan, write_plan
 from pipeline.windows.cached import cache_folder, cached, can_start, is_cached, read_end
 from pipeline.windows.close import entry_files
 from pipeline.windows.entry import main, run
-from pipeline.windows.files import content_md5, end_file
+from pipeline.windows.files import content_md5, end_file, made_of_file
+from pipeline.windows.made_of import inputs
 from stages.common.errors import StageError
+from tests.workspace import ROOT
 
 PLAN = Plan(4, 2, 2, number=2, first=3)
 FOLDERS = ("data/policies/i0002", "data/critics/i0002")  # the second is empty, as without a critic
@@ -39,6 +42,9 @@ def project(tmp_path, monkeypatch):
             os.rename(path, f"{path}.before")
     end_file("w0001").parent.mkdir(parents=True)
     end_file("w0001").write_text(json.dumps(end))
+    for name in ("params.yaml", "dvc.yaml"):
+        shutil.copyfile(ROOT / name, name)
+    made_of_file("w0001").write_text(json.dumps({"made_of": inputs()}))
     return end
 
 
@@ -67,6 +73,20 @@ def test_what_is_gone_from_the_cache_is_named_with_the_remedy(project, capsys):
     assert not can_start(PLAN, {}, cache)
     assert main(["i0002"]) == 1
     assert "names what is not in DVC's cache: data/policies/i0002. `rloo pull`" in capsys.readouterr().err
+
+
+def test_a_window_made_with_other_options_of_training_is_not_gone_on_from(project, capsys):
+    params = Path("params.yaml")
+    params.write_text(params.read_text().replace("estimator: rloo", "estimator: grpo"))
+    assert main(["i0002"]) == 1
+    assert "w0001 was made with other options or code than there are now (params.yaml: advantage)" in (
+        capsys.readouterr().err
+    )
+    params.write_text(params.read_text().replace("estimator: grpo", "estimator: rloo").replace("2000", "200"))
+    assert main(["i0002"]) == 0  # how it is evaluated is no part of it
+    made_of_file("w0001").unlink()
+    assert main(["i0002"]) == 1
+    assert "made_of.json: cannot be read" in capsys.readouterr().err
 
 
 def test_a_start_that_is_restored_already_needs_no_cache(project):
