@@ -61,10 +61,12 @@ def end_processes(workspace: Workspace) -> list[str]:
     return told
 
 
-def seconds_until_gone(workspace: Workspace, limit: float) -> float | None:
-    """How long until no process of the workspace is left; None if some still are after `limit` seconds."""
+def seconds_until_clean(workspace: Workspace, limit: float) -> float | None:
+    """How long until no process of the workspace is left and its lock is free, which a process that is being taken down
+    may hold for a moment longer than it can be seen; None if that is not so after `limit` seconds.
+    """
     began = time.monotonic()
-    while processes(workspace):
+    while processes(workspace) or not lock_is_free(workspace):
         if time.monotonic() - began > limit:
             return None
         time.sleep(0.05)
