@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def finished(tmp_path_factory):
     before = Path.cwd()
     os.chdir(folder)
     try:
-        for command in (("git", "init", "-q"), ("dvc", "init", "-q")):
+        for command in (("git", "init", "-q"), (sys.executable, "-m", "dvc", "init", "-q")):
             subprocess.run(command, check=True)
         for name in ("dvc.yaml", "source", "params.yaml"):
             Path(name).write_text({"dvc.yaml": DAG, "params.yaml": "number: 0.5\n"}.get(name, "text\n"))
