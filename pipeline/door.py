@@ -7,13 +7,13 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dvc.exceptions import DvcException
-from dvc.fs import LocalFileSystem
 from dvc.repo import Repo
 
-from pipeline.dvc_files import WHOLE_OR_NOT, keep_lock, replaced
+from pipeline.dvc_files import keep_lock
+from pipeline.dvc_fs import WholeFiles
 from pipeline.used import check_used
 from stages.common.errors import StageError
 from stages.common.journal import read_journal, run_of
@@ -21,15 +21,6 @@ from stages.common.journal import read_journal, run_of
 ALWAYS_RUN = "prepare_sources"  # `always_changed` in dvc.yaml: that it is computed says nothing
 
 Outcome = Literal["computed", "restored", "unchanged"]
-
-
-class WholeFiles(LocalFileSystem):  # type: ignore[misc]
-    """The local file system, but DVC's lock files are never there in part: a kill leaves the old or the new."""
-
-    def open(self, path: str, mode: str = "r", **options: Any) -> Any:
-        if mode in ("w", "w+") and Path(path).name in WHOLE_OR_NOT:
-            return replaced(Path(path))
-        return super().open(path, mode, **options)
 
 
 class StageFailedError(StageError):
@@ -63,13 +54,16 @@ def use_this_python() -> None:
         os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", "")
 
 
-def open_repo() -> Repo:
+def open_repo(stage: str | None = None) -> Repo:
     """The workspace's DVC repository, with lock files that are whole at any moment.
+
+    `stage` is the only one of which DVC reads and writes the entry in dvc.lock; None if it needs others.
 
     Where another command of DVC has its lock (`dvc push`, `dvc status`), it is waited for: a stage that has been
     computed must not be lost because DVC could not write down that it was.
     """
     files = WholeFiles()
+    files.stage = stage
     repo = Repo(fs=files, _wait_for_lock=True)
     jobs = repo.config["core"].get("checksum_jobs")
     if jobs:  # as DVC does with a file system of its own
@@ -82,7 +76,7 @@ def reproduce(stage: StageId) -> Outcome:
     before = run_of(stage.stage, stage.name)
     logging.getLogger("dvc").setLevel(logging.CRITICAL)
     try:
-        with redirect_stdout(StringIO()), open_repo() as repo:
+        with redirect_stdout(StringIO()), open_repo(stage.dvc_name) as repo:
             changed = repo.reproduce(stage.dvc_name, single_item=True)
         check_used()
     except DvcException as error:

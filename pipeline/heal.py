@@ -26,7 +26,8 @@ from voluptuous import Invalid
 
 from pipeline.claims import EditedError
 from pipeline.door import check_project
-from pipeline.dvc_files import PARTIAL_PREFIX, RWLOCK, copy_of, is_whole, keep_lock, locks, replaced, text_of
+from pipeline.dvc_files import PARTIAL_PREFIX, RWLOCK, copy_of, keep_lock, locks, replaced, text_of
+from pipeline.lock_text import is_whole
 from pipeline.used import check_used
 from stages.common.files import sweep_partial
 from stages.common.paths import DATA

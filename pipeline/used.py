@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.claims import Claims, EditedError, claims_of, load_yaml
-from pipeline.dvc_files import entry_text, replaced, without_entry
+from pipeline.dvc_files import replaced
+from pipeline.lock_text import entry_text, without_entry
 from stages.common import paths
 from stages.common.journal import reject
 from stages.common.paths import DATA

@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipeline.lock_text import Lock
 from pipeline.plan import Plan
 from pipeline.windows.files import content_md5, end_file
-from pipeline.windows.lock import Lock, Out
+from pipeline.windows.lock import Out
 from stages.common.errors import StageError
 
 

@@ -2,9 +2,10 @@
 
 import json
 
+from pipeline.lock_text import Lock, lock_text
 from pipeline.plan import Plan, plan_text
 from pipeline.windows.files import end_file, folder_of, made_of_file, replace_folder
-from pipeline.windows.lock import Lock, Out, lock_text, outs, read_lock, trimmed
+from pipeline.windows.lock import Out, outs, read_lock, trimmed
 from pipeline.windows.made_of import Facts, digest, of_window, own_entries
 from stages.common import paths
 from stages.common.errors import StageError

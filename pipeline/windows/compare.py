@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.dvc_files import LOCK
+from pipeline.lock_text import Lock, split
 from pipeline.plan import PLAN_FILE, Plan, parse_plan, read_plan
 from pipeline.windows.cached import cache_folder
 from pipeline.windows.files import saved_lock, saved_plan
 from pipeline.windows.layout import find, lock_of
 from pipeline.windows.listing import number
-from pipeline.windows.lock import Lock, of_windows, outs, split
+from pipeline.windows.lock import of_windows, outs
 from pipeline.windows.metrics import Metrics, history_of, metrics_of
 from stages.common.errors import StageError
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from pipeline.dvc_files import LOCK
+from pipeline.lock_text import Lock
 from pipeline.plan import Plan, read_plan
 from pipeline.windows.files import saved_lock, saved_plan
-from pipeline.windows.lock import Lock, read_lock, stages_of
+from pipeline.windows.lock import read_lock, stages_of
 from stages.common.errors import StageError
 from stages.common.paths import iteration_name, iteration_number
 

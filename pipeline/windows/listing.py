@@ -7,10 +7,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.lock_text import Lock
 from pipeline.plan import Plan, read_plan
 from pipeline.windows.cached import cache_folder, is_cached
 from pipeline.windows.layout import begun, belongs, lock_of, windows
-from pipeline.windows.lock import Lock, of_windows, outs, read_lock
+from pipeline.windows.lock import of_windows, outs, read_lock
 from pipeline.windows.made_of import Facts, facts_now, reasons
 from pipeline.windows.metrics import Metrics, history_of, metrics_of, seconds_in
 from pipeline.windows.walk import shortened

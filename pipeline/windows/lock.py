@@ -1,4 +1,4 @@
-"""dvc.lock by stage, as text: entries are moved between the locks of windows as DVC wrote them.
+"""The locks of windows: entries are moved between them as DVC wrote them.
 
 Entries of iterations, of the window's entry and of the history belong to a window. All others, of the preparation and
 of what is trained on pairs alone, belong to the run, and are in the open lock.
@@ -12,41 +12,19 @@ from typing import Any
 import yaml
 
 from pipeline.dvc_files import LOCK, keep_lock
+from pipeline.lock_text import Lock, lock_text, split
 from pipeline.plan import LOADER, Plan
 from pipeline.windows.files import replace_text
-from stages.common.errors import StageError
 from stages.common.paths import INITIAL
 
-HEADER = "schema: '2.0'\nstages:\n"
-EMPTY = "schema: '2.0'\nstages: {}\n"
-ENTRY = re.compile(r"^  ([^\s:]+):\n", re.MULTILINE)  # the name of a stage
 OF_WINDOW = re.compile(r"(window_entry|rollout|score|advantage|diagnose|update|evaluate|judge)@i[0-9]{4,}")
 
-Lock = dict[str, str]  # stage -> its lines
 Out = dict[str, Any]  # md5, size, nfiles
-
-
-def split(text: str, source: Path) -> Lock:
-    """The entries of a lock; a StageError if it is not as DVC writes it."""
-    if text in ("", EMPTY):
-        return {}
-    found = list(ENTRY.finditer(text))
-    if not text.startswith(HEADER) or not found or found[0].start() != len(HEADER) or not text.endswith("\n"):
-        raise StageError(
-            f"{source}: not a lock as DVC writes it, or only a part of one; restore it with git, or delete it: "
-            "`rloo train` takes what is finished from DVC's run cache"
-        )
-    ends = [match.start() for match in found[1:]] + [len(text)]
-    return {match[1]: text[match.start() : end] for match, end in zip(found, ends, strict=True)}
 
 
 def read_lock(path: Path = LOCK) -> Lock:
     """No entries where there is no lock."""
     return split(path.read_text(encoding="utf-8"), path) if path.exists() else {}
-
-
-def lock_text(lock: Mapping[str, str]) -> str:
-    return HEADER + "".join(lock.values()) if lock else EMPTY
 
 
 def write_lock(lock: Mapping[str, str], path: Path = LOCK) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import yaml
 
+from pipeline.lock_text import Lock
 from pipeline.plan import LOADER, Plan, window_name
 from pipeline.windows.files import end_file, made_of_file
-from pipeline.windows.lock import Lock, of_the_run, of_windows, outs
+from pipeline.windows.lock import of_the_run, of_windows, outs
 from stages.common.errors import StageError
 from stages.common.fingerprint import code_hash, file_hash
 from stages.common.params_file import load_params

@@ -6,9 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from pipeline.lock_text import Lock
 from pipeline.plan import Plan
 from pipeline.windows.cached import cached
-from pipeline.windows.lock import Lock, outs
+from pipeline.windows.lock import outs
 from stages.common import paths
 from stages.common.journal import seconds_of
 from stages.history.run import TIMED

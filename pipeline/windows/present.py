@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipeline.lock_text import Lock
 from pipeline.plan import PLAN_FILE, Plan, read_plan
 from pipeline.windows.files import content_md5
 from pipeline.windows.layout import lock_of, window_of, windows
-from pipeline.windows.lock import Lock, outs
+from pipeline.windows.lock import outs
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.paths import INITIAL

@@ -8,12 +8,13 @@ other are taken out. So whenever this is cut off, one of the two windows is open
 from collections.abc import Callable
 from dataclasses import replace
 
+from pipeline.lock_text import Lock
 from pipeline.plan import PLAN_FILE, Plan, write_plan
 from pipeline.windows.close import set_aside
 from pipeline.windows.files import saved_lock
 from pipeline.windows.ignore import hide_nothing, hide_others
 from pipeline.windows.layout import belongs
-from pipeline.windows.lock import Lock, of_the_run, of_windows, read_lock, trimmed, write_lock
+from pipeline.windows.lock import of_the_run, of_windows, read_lock, trimmed, write_lock
 
 
 def as_opened(target: Plan, opened: Plan) -> Plan:

@@ -15,8 +15,9 @@ from dvc.exceptions import ReproductionError
 from dvc.repo import Repo
 
 from pipeline.door import open_repo
-from pipeline.dvc_files import COPIES, LOCK, RWLOCK, entry_text, is_whole, keep_lock, replaced, without_entry
+from pipeline.dvc_files import COPIES, LOCK, RWLOCK, keep_lock, replaced
 from pipeline.heal import heal
+from pipeline.lock_text import entry_text, is_whole, without_entry
 
 DAG = """
 stages:

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
+from pipeline.lock_text import HEADER, split
 from pipeline.plan import Plan
 from pipeline.windows import made_of
 from pipeline.windows.close import entry_files
 from pipeline.windows.files import content_md5, replace_folder, replace_text
-from pipeline.windows.lock import HEADER, split
 from stages.common import paths
 from tests.workspace import ROOT
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from pipeline.lock_text import HEADER
 from pipeline.plan import Plan, make_plan, plan_text, read_plan, write_plan
 from pipeline.windows.extend import describe, set_run
 from pipeline.windows.files import replace_folder, saved_plan
 from pipeline.windows.ignore import IGNORE
 from pipeline.windows.layout import find, window_of, windows
-from pipeline.windows.lock import HEADER, LOCK, read_lock
+from pipeline.windows.lock import LOCK, read_lock
 from stages.common.errors import StageError
 
 
