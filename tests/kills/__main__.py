@@ -31,6 +31,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="in all")
     parser.add_argument("--each", type=int, default=5, help="kills of a stage before it is let through")
     parser.add_argument("--iterations", type=int, default=2)
+    parser.add_argument("--window", type=int, default=1, help="iterations of a window of `rloo train`, which prunes")
     parser.add_argument("--variants", default="train,repro", help="of train and repro")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new kills after so long")
@@ -40,8 +41,12 @@ def options() -> argparse.Namespace:
 
 
 def make_lane(variant: str, folder: Path, model: Path, chosen: argparse.Namespace) -> Lane:
-    workspace = Workspace(folder / variant, copy.deepcopy(tiny_params(model)))
-    workspace.plan(chosen.iterations)
+    params = copy.deepcopy(tiny_params(model))
+    if variant == "train":
+        params["storage"] = {"keep_last": 1}
+    workspace = Workspace(folder / variant, params)
+    size = ("--window", str(chosen.window)) if variant == "train" else ()
+    workspace.run("rloo", "plan", str(chosen.iterations), "--evaluate-every", "2", *size)
     return Lane(variant, workspace, chosen.seed, chosen.each)
 
 

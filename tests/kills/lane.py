@@ -21,6 +21,7 @@ from tests.kills.traces import (
     MARK,
     durations,
     end_processes,
+    hashes,
     lock_is_free,
     seconds_until_clean,
     starts,
@@ -29,6 +30,7 @@ from tests.kills.traces import (
 from tests.workspace import Workspace
 
 COMMANDS = {"train": ("rloo", "train"), "repro": ("dvc", "repro")}
+PLAN = "pipeline/plan.yaml"
 GONE_SECONDS = 10.0
 PATIENCE_SECONDS = 120.0
 HEALED = ("rwlock", "dvc.lock", "join() argument")  # what DVC's messages about its own damaged files have in them
@@ -57,6 +59,7 @@ class Lane:
     each: int = 5  # kills of a stage in one pass
     chance: float = 1.0  # of a stage to be killed when it starts
     warm: bool = False  # `dvc repro` with a resident worker: its stages are short
+    plan: str = field(init=False)
     usual: dict[str, float] = field(default_factory=dict)
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     kills: list[Kill] = field(default_factory=list)
@@ -65,6 +68,7 @@ class Lane:
     passes: int = 0
 
     def __post_init__(self) -> None:
+        self.plan = (self.workspace.folder / PLAN).read_text(encoding="utf-8")
         self.workspace.extra[MARK] = uuid4().hex
         self.rng = random.Random(f"{self.variant} {self.seed}")
         self._ways: list[tuple[str, signal.Signals]] = []
@@ -84,13 +88,15 @@ class Lane:
 def undisturbed(lane: Lane) -> None:
     """The run as it is to end, and how long its stages take."""
     lane.workspace.run(*COMMANDS[lane.variant])
-    lane.usual, lane.hashes = durations(lane.workspace), lane.workspace.lock()
+    lane.usual, lane.hashes = durations(lane.workspace), hashes(lane.workspace)
     start_over(lane)
 
 
 def start_over(lane: Lane) -> None:
     """Remove all results, and what DVC remembers of them."""
-    for name in ("data", ".dvc/cache", ".dvc/tmp", "dvc.lock"):
+    (lane.workspace.folder / PLAN).write_text(lane.plan, encoding="utf-8")
+    windows = lane.workspace.folder.glob("pipeline/windows/w[0-9]*")
+    for name in ("data", ".dvc/cache", ".dvc/tmp", "dvc.lock", *windows):
         path = lane.workspace.folder / name
         if path.is_dir():
             shutil.rmtree(path)
@@ -119,7 +125,7 @@ def run(lane: Lane, kills: int, seconds: float = float("inf")) -> None:
 
 
 def compare(lane: Lane) -> None:
-    found = lane.workspace.lock()
+    found = hashes(lane.workspace)
     for stage in sorted(lane.hashes.keys() | found.keys()):
         if found.get(stage) != lane.hashes.get(stage):
             lane.violated(f"{stage}: {found.get(stage)} in place of {lane.hashes.get(stage)}")

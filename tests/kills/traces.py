@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import psutil
+import yaml
 from safetensors import safe_open
 
 from tests.workspace import Workspace
@@ -71,6 +72,16 @@ def seconds_until_clean(workspace: Workspace, limit: float) -> float | None:
             return None
         time.sleep(0.05)
     return time.monotonic() - began
+
+
+def hashes(workspace: Workspace) -> dict[str, dict[str, str]]:
+    """Of every output in the locks of all windows, by window, stage and path."""
+    found = {}
+    for lock in [workspace.folder / "dvc.lock", *sorted(workspace.folder.glob("pipeline/windows/*/dvc.lock"))]:
+        entries = yaml.safe_load(lock.read_text(encoding="utf-8"))["stages"]
+        where = "" if lock.parent == workspace.folder else f"{lock.parent.name}: "
+        found |= {where + name: {out["path"]: out["md5"] for out in entry["outs"]} for name, entry in entries.items()}
+    return found
 
 
 def lock_is_free(workspace: Workspace) -> bool:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.kills.lane import Lane, run
-from tests.kills.traces import durations
+from tests.kills.traces import durations, hashes
 
 
 def wait_for(condition, process, seconds=120):
@@ -64,7 +64,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_hashes(
     workspace = new_workspace()
     workspace.plan(2)
     lane = Lane(variant, workspace, seed=0, each=1, chance=chance, warm=variant == "repro")
-    lane.usual, lane.hashes = durations(reference), reference.lock()
+    lane.usual, lane.hashes = durations(reference), hashes(reference)
     run(lane, kills)
     assert lane.violations == []
     assert len(lane.kills) == kills
