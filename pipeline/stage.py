@@ -1,11 +1,10 @@
 """The command of every DVC stage: `python -m pipeline.stage rollout i0003`.
 
 A light client. Where `rloo train` keeps a warm worker (RLOO_WORKER holds its address) the work is handed to it;
-otherwise it is done here. Either way the same function writes the same bytes. Nothing but the standard
-library, YAML and modules that need no more is imported before that is decided.
+otherwise it is done here. Either way the same functions do the same. Nothing but the standard library and modules that
+need no more is imported before that is decided.
 
-It has the workspace's run lock for as long as the stage takes, unless `rloo train` has it and started this; and it
-fails if code or params of the stage were edited meanwhile, as DVC would take them for those that were used.
+It has the workspace's run lock for as long as the stage takes, unless `rloo train` has it and started this.
 """
 
 import json
@@ -18,13 +17,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from pipeline.dvc_files import keep_lock
 from pipeline.run_lock import at_work, run_lock
-from pipeline.used import check_used, watched
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
 
 WORKER_VARIABLE = "RLOO_WORKER"
+DVC_STAGE = "DVC_STAGE"  # set by DVC: `rollout@i0003`, `path/dvc.yaml:method@rloo`
 POLL_SECONDS = 0.2
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -61,7 +59,8 @@ def ask_worker(address: str, stage: str, name: str) -> dict[str, str] | None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(address)
-            connection.sendall(json.dumps({"stage": stage, "name": name}).encode() + b"\n")
+            request = {"stage": stage, "name": name, "dvc": os.environ.get(DVC_STAGE)}
+            connection.sendall(json.dumps(request).encode() + b"\n")
             answer = connection.makefile().readline()
     except (FileNotFoundError, ConnectionRefusedError):
         return None
@@ -84,7 +83,7 @@ def work(stage: str, name: str) -> int:
             print(f"{error}; run `source .venv/bin/activate` first, or `make setup`", file=sys.stderr)
             return 1
         with at_work():
-            return run_here(stage, [name])
+            return as_dvc_needs_it(stage, name, lambda stage, name: run_here(stage, [name]), os.environ.get(DVC_STAGE))
     if "error" in answer:
         if not os.environ.get(QUIET_VARIABLE):
             print(f"{stage} {name}: {answer['error']}", file=sys.stderr)
@@ -97,17 +96,30 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m pipeline.stage STAGE NAME", file=sys.stderr)
         return 2
     stage, name = arguments
-    return as_stage(stage, name, work)
+    return locked(stage, name, work)
 
 
 def as_stage(stage: str, name: str, work: Callable[[str, str], int]) -> int:
-    """Do the work of a stage of dvc.yaml as one: it ends with DVC, has the run lock, and was not edited meanwhile."""
+    """Do the work of a stage of dvc.yaml here, as one: it ends with DVC, has the run lock, was not edited meanwhile."""
+    return locked(stage, name, lambda stage, name: as_dvc_needs_it(stage, name, work, os.environ.get(DVC_STAGE)))
+
+
+def as_dvc_needs_it(stage: str, name: str, work: Callable[[str, str], int], addressing: str | None) -> int:
+    """Do the work; fail if code or params of the stage were edited meanwhile: DVC would take them for those used."""
+    from pipeline.dvc_files import keep_lock
+    from pipeline.used import check_used, watched
+
+    check_used()  # of the stage before this one
+    keep_lock()
+    return watched(stage, name, work, addressing)
+
+
+def locked(stage: str, name: str, work: Callable[[str, str], int]) -> int:
+    """Do the work with the run lock, for as long as DVC waits for it; returns the exit status."""
     end_with_parent()
     try:
         with run_lock(f"stage {stage} {name}"):
-            check_used()  # of the stage before this one
-            keep_lock()
-            return watched(stage, name, work)
+            return work(stage, name)
     except StageError as error:
         print(f"{stage} {name}: {error}", file=sys.stderr)
         return 1

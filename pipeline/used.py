@@ -5,7 +5,6 @@ second, is caught here afterwards: the stage's entry is taken out of dvc.lock, a
 """
 
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from stages.common.journal import reject
 from stages.common.paths import DATA
 
 USED = DATA / ".cache" / "used.json"
-DVC_STAGE = "DVC_STAGE"  # set by DVC for the commands of stages: `rollout@i0003`, `path/dvc.yaml:method@rloo`
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,10 @@ def place_of(addressing: str) -> Place:
     return Place(name, Path(file).parent if file else Path())
 
 
-def watched(stage: str, name: str, work: Callable[[str, str], int]) -> int:
-    """Do the work of a DVC stage; it fails if what it depends on was edited meanwhile. Without DVC, only the work."""
-    addressing = os.environ.get(DVC_STAGE)
+def watched(stage: str, name: str, work: Callable[[str, str], int], addressing: str | None) -> int:
+    """Do the work of a DVC stage, which DVC calls `addressing`; it fails if what it depends on was edited meanwhile.
+    Without DVC, only the work.
+    """
     if addressing is None:
         return work(stage, name)
     place = place_of(addressing)

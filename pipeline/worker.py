@@ -19,7 +19,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.run_lock import at_work
-from pipeline.stage import WORKER_VARIABLE, end_with_parent
+from pipeline.stage import WORKER_VARIABLE, as_dvc_needs_it, end_with_parent
 from stages.common.errors import StageError
 from stages.common.journal import QUIET_VARIABLE
 from stages.common.paths import LOGS, PARTIAL
@@ -62,7 +62,7 @@ def answer(connection: socket.socket, current: bool) -> None:
     reply: dict[str, object] = {"stale": True}
     if current:
         with at_work(), exit_with_client(connection):
-            reply = run(request["stage"], request["name"])
+            reply = run(**request)
     connection.sendall(json.dumps(reply).encode() + b"\n")
 
 
@@ -87,11 +87,16 @@ def exit_with_client(connection: socket.socket) -> Iterator[None]:
         waker.close()
 
 
-def run(stage: str, name: str) -> dict[str, object]:
+def run(stage: str, name: str, dvc: str | None) -> dict[str, object]:
+    """Run the stage that DVC calls `dvc`; returns what the client is told."""
     from stages.entry import run_stage
 
-    try:
+    def work(stage: str, name: str) -> int:
         run_stage(stage, name)
+        return 0
+
+    try:
+        as_dvc_needs_it(stage, name, work, dvc)
     except StageError as error:
         return {"error": str(error)}
     except Exception as error:

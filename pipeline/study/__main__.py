@@ -1,10 +1,11 @@
 """The command of the DVC stages of a study: `python -m pipeline.study method back-to-basics rloo_k4`."""
 
+import os
 import sys
 
 from pipeline.dvc_files import keep_lock
 from pipeline.run_lock import at_work, run_lock
-from pipeline.stage import end_with_parent
+from pipeline.stage import DVC_STAGE, end_with_parent
 from pipeline.study.runs.settings import STUDIES, Study, read_study
 from pipeline.used import check_used, watched
 from stages.common.errors import StageError
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
         with run_lock(f"stage {part} of the study {name}"):
             check_used()  # of the stage before this one
             keep_lock(STUDIES / name / "dvc.lock")
-            return watched(part, "-".join(["study", name, *names]), work)
+            return watched(part, "-".join(["study", name, *names]), work, os.environ.get(DVC_STAGE))
     except StageError as error:
         print(f"study {name}, {' '.join([part, *names])}: {error}", file=sys.stderr)
         return 1
