@@ -36,21 +36,22 @@ def save_model(folder: Path) -> Path:
     return folder
 
 
-def project(folder: Path) -> Workspace:
+def project(folder: Path, keep_last: int | None = None) -> Workspace:
     """A workspace whose stages have as little to do as can be."""
     params = copy.deepcopy(tiny_params(save_model(folder / "model")))
     params["policy"]["lora"] |= {"rank": 1, "alpha": 1, "last_layers": 1}
     params["rollout"] |= {"prompts_per_iteration": 2, "samples_per_prompt": 2, "max_new_tokens": 4}
     params["prepare"]["prompts"]["embedded"] |= {"train": 8, "heldout": 2}
     params["evaluate"] |= {"resamples": 20}
+    params["storage"] = {"keep_last": keep_last}
     return Workspace(folder / "project", params)
 
 
-class Memory:
-    """Resident megabytes of a process by time, until it ends."""
+class Watched:
+    """Resident megabytes and CPU seconds of a process by time, until it ends."""
 
     def __init__(self, pid: int) -> None:
-        self.samples: list[tuple[float, float]] = []
+        self.samples: list[tuple[float, float, float]] = []
         self._process = psutil.Process(pid)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -58,14 +59,17 @@ class Memory:
     def _watch(self) -> None:
         try:
             while self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE:
-                self.samples.append((time.time(), self._process.memory_info().rss / 1e6))
-                time.sleep(1.0)
+                spent = self._process.cpu_times()
+                memory = self._process.memory_info().rss / 1e6
+                self.samples.append((time.time(), memory, spent.user + spent.system))
+                time.sleep(0.2)
         except psutil.NoSuchProcess:
             pass
 
-    def at(self, when: float) -> float | None:
-        before = [size for time_, size in self.samples if time_ <= when]
-        return before[-1] if before else None
+    def at(self, when: float) -> tuple[float, float]:
+        """Megabytes, and CPU seconds so far."""
+        before = [(memory, spent) for time_, memory, spent in self.samples if time_ <= when]
+        return before[-1] if before else (0.0, 0.0)
 
 
 def records(work: Workspace, name: str, stage: str) -> list[dict[str, Any]]:
@@ -91,42 +95,47 @@ def overhead(times: list[tuple[float, float]], number: int) -> float:
     return (times[number][0] - times[first][0] - stages) / (number - first)
 
 
+def row(times: list[tuple[float, float]], watched: Watched, number: int) -> dict[str, Any]:
+    first = max(0, number - MEAN_OVER)
+    memory, spent = watched.at(times[number][0])
+    return {
+        "iteration": number,
+        "overhead_seconds": round(overhead(times, number), 3),
+        "flow_cpu_seconds": round((spent - watched.at(times[first][0])[1]) / (number - first), 3),
+        "stages_seconds": round(sum(seconds for _, seconds in times[first:number]) / (number - first), 3),
+        "memory_mb": round(memory, 1),
+    }
+
+
 def timed(work: Workspace, *command: str) -> float:
     started = time.monotonic()
     work.run(*command)
     return round(time.monotonic() - started, 2)
 
 
-def train(work: Workspace) -> Memory:
+def train(work: Workspace) -> Watched:
     process = work.start("rloo", "train")
-    memory = Memory(process.pid)
+    watched = Watched(process.pid)
     if process.wait():
         raise SystemExit(f"rloo train ended with {process.returncode}; see {work.folder}")
-    return memory
+    return watched
 
 
-def measure(folder: Path, iterations: int, window: int) -> dict[str, Any]:
-    work = project(folder)
+def measure(folder: Path, iterations: int, window: int, keep_last: int | None) -> dict[str, Any]:
+    work = project(folder, keep_last)
     every = str(max(1, window // 2))
     work.run("rloo", "plan", str(iterations), "--evaluate-every", every, "--window", str(window))
     started = time.monotonic()
-    memory = train(work)
+    watched = train(work)
     total = time.monotonic() - started
     times = iteration_times(work, iterations)
     at = [number for number in sorted({*AT, iterations}) if number <= iterations]
-    rows = [
-        {
-            "iteration": number,
-            "overhead_seconds": round(overhead(times, number), 3),
-            "stages_seconds": round(sum(s for _, s in times[max(0, number - MEAN_OVER) : number]) / min(number, 10), 3),
-            "memory_mb": round(memory.at(times[number][0]) or 0.0, 1),
-        }
-        for number in at
-    ]
+    rows = [row(times, watched, number) for number in at]
     lock = work.folder / "dvc.lock"
     return {
         "iterations": iterations,
         "window": window,
+        "keep_last": keep_last,
         "total_seconds": round(total, 1),
         "at": rows,
         "prefect_database_mb": round(sum(p.stat().st_size for p in work.folder.glob(".prefect/prefect.db*")) / 1e6, 2),
@@ -148,7 +157,7 @@ def measure(folder: Path, iterations: int, window: int) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     console = Console()
     table = Table(title=f"{found['iterations']} iterations in windows of {found['window']}")
-    for title in ("iteration", "overhead, s", "stages, s", "memory of the flow, MB"):
+    for title in ("iteration", "overhead, s", "CPU of the flow, s", "stages, s", "memory of the flow, MB"):
         table.add_column(title, justify="right")
     for row in found["at"]:
         table.add_row(*map(str, row.values()))
@@ -162,11 +171,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("iterations", type=int, nargs="?", default=1000)
     parser.add_argument("--window", type=int, default=20)
+    parser.add_argument("--keep-last", type=int, default=None, help="storage.keep_last")
     parser.add_argument("--folder", type=Path, default=Path("data/long_run"), help="a folder that is made anew")
     parser.add_argument("--out", type=Path, default=Path("tests/bench/long_run.json"))
     options = parser.parse_args()
     shutil.rmtree(options.folder, ignore_errors=True)
-    found = measure(options.folder.absolute(), options.iterations, options.window)
+    found = measure(options.folder.absolute(), options.iterations, options.window, options.keep_last)
     options.out.write_text(json.dumps(found, indent=2) + "\n")
     show(found)
 
