@@ -33,7 +33,8 @@ def commit(workspace, message="a run"):
 def at(workspace: Workspace, folder: Path) -> Workspace:
     """The commands of a workspace in another folder."""
     moved = copy.copy(workspace)
-    moved.folder, moved.extra, moved.params = folder, {}, copy.deepcopy(workspace.params)
+    moved.folder, moved.params = folder, copy.deepcopy(workspace.params)
+    moved.extra = {name: value for name, value in workspace.extra.items() if name == "PREFECT_API_URL"}
     return moved
 
 

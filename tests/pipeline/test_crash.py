@@ -58,10 +58,10 @@ def finish(workspace):
 
 @pytest.mark.parametrize(("variant", "kills", "chance"), [("repro", 6, 0.35), ("train", 2, 0.25)])
 def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_hashes(
-    new_workspace, reference, variant, kills, chance
+    bare_workspace, reference, variant, kills, chance
 ):
     """The short form of `python -m tests.kills`."""
-    workspace = new_workspace()
+    workspace = bare_workspace()
     workspace.plan(2)
     lane = Lane(variant, workspace, seed=0, each=1, chance=chance, warm=variant == "repro")
     lane.usual, lane.hashes = durations(reference), hashes(reference)
@@ -71,8 +71,8 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_hashes(
     assert not list((workspace.folder / "data" / ".partial").glob("*"))
 
 
-def test_killing_the_flow_takes_its_worker_along_and_the_next_run_goes_on(new_workspace, reference):
-    workspace = new_workspace()
+def test_killing_the_flow_takes_its_worker_along_and_the_next_run_goes_on(bare_workspace, reference):
+    workspace = bare_workspace()
     workspace.plan(2)
     process = workspace.start("rloo", "train")
     assert wait_for(lambda: at_work(workspace, "update i0001", None), process)
@@ -86,8 +86,8 @@ def test_killing_the_flow_takes_its_worker_along_and_the_next_run_goes_on(new_wo
         assert finish(workspace) == reference.lock()
 
 
-def test_a_worker_that_dies_fails_its_stage_with_the_reason(new_workspace):
-    workspace = new_workspace()
+def test_a_worker_that_dies_fails_its_stage_with_the_reason(bare_workspace):
+    workspace = bare_workspace()
     workspace.plan(1)
     with workspace.warm():
         (worker,) = processes(workspace, "pipeline.worker")
@@ -106,8 +106,8 @@ def test_a_worker_that_dies_fails_its_stage_with_the_reason(new_workspace):
     assert "the worker died while it ran prepare model" in output
 
 
-def test_code_that_changes_under_a_warm_worker_is_run_fresh(new_workspace):
-    workspace = new_workspace()
+def test_code_that_changes_under_a_warm_worker_is_run_fresh(bare_workspace):
+    workspace = bare_workspace()
     workspace.plan(1)
     with workspace.warm():
         workspace.run("dvc", "repro", "rollout@i0001")

@@ -30,8 +30,8 @@ asyncio.run(main())
 
 
 @pytest.fixture(scope="module")
-def flow_workspace(new_workspace):
-    made = new_workspace()
+def flow_workspace(bare_workspace):
+    made = bare_workspace()
     made.plan(1)
     made.run("rloo", "train", "--iterations", "2")
     return made
@@ -62,8 +62,8 @@ def test_prefect_knows_one_task_per_stage_and_holds_the_artifacts(flow_workspace
     assert "advantage" in found["markdown"]
 
 
-def test_dvc_and_the_flow_finish_what_the_other_began(new_workspace, reference):
-    workspace = new_workspace()
+def test_dvc_and_the_flow_finish_what_the_other_began(bare_workspace, reference):
+    workspace = bare_workspace()
     workspace.plan(2)
     with workspace.warm():
         workspace.run("dvc", "repro", "score@i0001")
@@ -76,8 +76,8 @@ def test_dvc_and_the_flow_finish_what_the_other_began(new_workspace, reference):
     assert "i0002  held-out reward" in output
 
 
-def test_a_stage_that_fails_fails_the_flow_with_its_reason(new_workspace):
-    workspace = new_workspace()
+def test_a_stage_that_fails_fails_the_flow_with_its_reason(bare_workspace):
+    workspace = bare_workspace()
     workspace.plan(1)
     workspace.change("policy.lora.targets", ["nonsense"])
     output = workspace.fail("rloo", "train")
@@ -86,8 +86,8 @@ def test_a_stage_that_fails_fails_the_flow_with_its_reason(new_workspace):
     assert not (workspace.folder / "data/iterations").exists()
 
 
-def test_full_fine_tuning_trains_and_both_doors_agree(new_workspace):
-    first, second = new_workspace(), new_workspace()
+def test_full_fine_tuning_trains_and_both_doors_agree(bare_workspace):
+    first, second = bare_workspace(), bare_workspace()
     for workspace in (first, second):
         workspace.change("policy.method", "full")
         workspace.plan(2)

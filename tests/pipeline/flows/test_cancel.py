@@ -44,9 +44,9 @@ print(json.dumps({"flows": flows, "tasks": tasks}))
 
 
 @pytest.fixture(scope="module")
-def stopped(new_workspace, tmp_path_factory):
+def stopped(bare_workspace, tmp_path_factory):
     """A workspace, what three runs in it came to, and every connection that any of their processes opened."""
-    workspace, hook = new_workspace(), tmp_path_factory.mktemp("hook")
+    workspace, hook = bare_workspace(), tmp_path_factory.mktemp("hook")
     (hook / "sitecustomize.py").write_text(HOOK)
     connections = hook / "connections"
     workspace.extra |= {

@@ -43,9 +43,9 @@ def kill(workspace, run, module, stage):
 
 
 @pytest.fixture(scope="module")
-def disturbed(new_workspace, tmp_path_factory):
+def disturbed(bare_workspace, tmp_path_factory):
     """A run whose temporary server is killed at the first evaluation, and whose worker is in the middle of another."""
-    workspace = new_workspace()
+    workspace = bare_workspace()
     workspace.plan(2)
     log = tmp_path_factory.mktemp("output") / "log"
     with log.open("wb") as output:

@@ -49,9 +49,9 @@ def hangs(completions, **columns):
 
 
 @pytest.fixture(scope="module")
-def workspace(new_workspace, tmp_path_factory):
+def workspace(bare_workspace, tmp_path_factory):
     """A workspace with a server that lasts until the test ends it."""
-    workspace, home = new_workspace(), tmp_path_factory.mktemp("server")
+    workspace, home = bare_workspace(), tmp_path_factory.mktemp("server")
     environment = os.environ | {"PREFECT_HOME": str(home / "home"), "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER], cwd=home, env=environment, stdout=subprocess.PIPE, text=True
