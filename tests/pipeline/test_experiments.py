@@ -67,7 +67,7 @@ def test_the_table_of_experiments_has_the_summary_and_what_was_changed(experimen
     estimators = {name: row["advantage.estimator"] for name, row in found.items()}
     assert estimators | {"grpo": "grpo", "raft": "raft", "master": "rloo"} == estimators
     columns = set(found["grpo"])
-    assert {"eval/reward", "eval/gain", "eval/kl", "num_tokens"} <= columns
+    assert {"eval/reward", "eval/gain", "eval/kl"} <= columns  # and others that differ between experiments
     assert not [name for name in columns if "eval.json" in name or "judge.json" in name]
     assert len([name for name in columns if not name.startswith("data/")]) < 25
 
