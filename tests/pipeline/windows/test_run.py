@@ -16,11 +16,10 @@ ITERATIONS = 5
 
 @pytest.fixture(scope="module")
 def whole(new_workspace):
-    """All iterations in one window, by `dvc repro`; to be read only."""
+    """All iterations in one window; to be read only."""
     made = new_workspace()
     made.plan(ITERATIONS)
-    with made.warm():
-        made.run("dvc", "repro")
+    made.run("rloo", "train")
     return made
 
 
