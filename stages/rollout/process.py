@@ -57,7 +57,7 @@ def _model_of(connection: Any, skeleton: bytes, places: list[Place]) -> Any:
     views = views_of(mmap.mmap(file, size_of(places)), places)
     os.close(file)
     tensors = [
-        torch.nn.Parameter(view, requires_grad=False) if place.is_parameter else view
+        view if place.gradient is None else torch.nn.Parameter(view, requires_grad=place.gradient)
         for view, place in zip(views, places, strict=True)
     ]
     return put_together(skeleton, tensors)

@@ -19,7 +19,9 @@ ALIGNED = 64
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor's storage lies and how long it is, in bytes, and which part of it is the tensor's."""
+    """Where a tensor's storage lies and how long it is, in bytes, and which part of it is the tensor's. `gradient`:
+    whether it could have one, which decides on the kernel that it is multiplied by; None: it is no parameter.
+    """
 
     offset: int
     length: int
@@ -27,7 +29,7 @@ class Place:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     first: int
-    is_parameter: bool
+    gradient: bool | None
 
 
 def places_of(tensors: Sequence[Tensor]) -> list[Place]:
@@ -39,7 +41,8 @@ def places_of(tensors: Sequence[Tensor]) -> list[Place]:
             offsets[storage.data_ptr()] = end
             end += -(-storage.nbytes() // ALIGNED) * ALIGNED
         place = offsets[storage.data_ptr()], storage.nbytes(), tensor.dtype, tuple(tensor.shape), tensor.stride()
-        found.append(Place(*place, int(tensor.storage_offset()), isinstance(tensor, torch.nn.Parameter)))
+        gradient = tensor.requires_grad if isinstance(tensor, torch.nn.Parameter) else None
+        found.append(Place(*place, int(tensor.storage_offset()), gradient))
     return found
 
 

@@ -53,8 +53,12 @@ def put_together(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
 
 
 def as_original(tensor: Tensor, original: Tensor) -> Tensor:
-    """A parameter if the original is one; without gradient."""
-    return torch.nn.Parameter(tensor, requires_grad=False) if isinstance(original, torch.nn.Parameter) else tensor
+    """A parameter if the original is one. One that could have a gradient is multiplied by another kernel, even where none
+    is computed: it is to be like the original in that, too.
+    """
+    if isinstance(original, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor, requires_grad=original.requires_grad)
+    return tensor
 
 
 def copied(model: Any, dtype: torch.dtype) -> Any:

@@ -48,7 +48,11 @@ def one_thread():
     processes._pool.close()
 
 
-@pytest.mark.parametrize("made", [llama, gpt2, sliding, adapted])
+def frozen():
+    return llama().requires_grad_(False)
+
+
+@pytest.mark.parametrize("made", [llama, frozen, gpt2, sliding, adapted])
 def test_several_processes_give_the_bits_of_this_one(made):
     assert len(chunks(requests(), ALONE, spread=True)) > 2
     model, heard = made(), []
@@ -113,7 +117,7 @@ def test_a_process_that_is_killed_ends_the_stage_with_its_name_and_is_replaced()
             os.kill(pid, signal.SIGKILL)
         told.append(more)
 
-    many = [Request(request.prompt_ids, request.seeds) for request in requests() * 4]
+    many = [Request(request.prompt_ids, request.seeds) for request in requests() * 2]
     with pytest.raises(
         TransientError, match=rf"pid {pid}\) was killed by SIGKILL.*rollout.batch_tokens or rollout.pro"
     ):
@@ -154,9 +158,9 @@ def told(more):
         told.done = True
         print(*(identity(child.process.pid) for child in processes._pool.children), flush=True)
 
-told.done = False
+told.done, model = False, llama()
 while True:
-    sample(llama(), requests() * 50, TWO, told)
+    sample(model, requests() * 50, TWO, told)
 """
 
 

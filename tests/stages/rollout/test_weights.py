@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -75,8 +76,6 @@ def test_a_copy_follows_the_policy_and_is_known_by_its_content(journal):
 
 
 def test_processes_sample_from_the_copy_too(journal):
-    from dataclasses import replace
-
     torch.set_num_threads(1)
     with sampling_weights(llama(), options("bfloat16"), journal) as model:
         assert sample(model, REQUESTS * 3, replace(SETTINGS, processes=2)) == sample(model, REQUESTS * 3, SETTINGS)
