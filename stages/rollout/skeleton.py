@@ -53,8 +53,8 @@ def put_together(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
 
 
 def as_original(tensor: Tensor, original: Tensor) -> Tensor:
-    """A parameter if the original is one. One that could have a gradient is multiplied by another kernel, even where none
-    is computed: it is to be like the original in that, too.
+    """A parameter if the original is one. One that could have a gradient is multiplied by another kernel, even where
+    none is computed: it is to be like the original in that, too.
     """
     if isinstance(original, torch.nn.Parameter):
         return torch.nn.Parameter(tensor, requires_grad=original.requires_grad)
