@@ -146,6 +146,7 @@ def test_a_gpu_has_one_process():
 
 
 STAGE = """
+import os
 import sys
 from stages.common.processes import identity
 from stages.rollout import processes
@@ -159,7 +160,7 @@ def told(more):
         print(*(identity(child.process.pid) for child in processes._pool.children), flush=True)
 
 told.done, model = False, llama()
-while True:
+while os.getppid() == int(sys.argv[1]):
     sample(model, requests() * 50, TWO, told)
 """
 
@@ -168,7 +169,7 @@ while True:
 def test_no_process_outlives_the_stage_s(number):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     stage = subprocess.Popen(
-        [sys.executable, "-c", STAGE], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", STAGE, str(os.getpid())], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )
     assert stage.stdout is not None
     children = stage.stdout.readline().split()
