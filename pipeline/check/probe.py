@@ -3,7 +3,7 @@ trainer's log-probs of what was sampled.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -14,8 +14,9 @@ from stages.common.logprobs import completion_logprobs, takes_block_mask
 from stages.common.packing import groups_of, pack
 from stages.common.params import Params
 from stages.common.tables import KEY, PROMPTS, ROLLOUTS, read_table
+from stages.rollout.chunks import admitted
 from stages.rollout.order import prompts_of
-from stages.rollout.sampler import Request, SamplerSettings, batches, sample
+from stages.rollout.sampler import Request, SamplerSettings, sample
 
 STEPS = 4
 WITHOUT_BLOCK_MASK = "one completion per forward pass, as this model takes no block mask"
@@ -52,15 +53,26 @@ def rollout(policy: Any, params: Params) -> Rollout:
     ids = dict(prompts.select("prompt_id", "prompt_ids").iter_rows())
     chosen = prompts_of(list(ids), params.seed, 1, options.prompts_per_iteration)
     requests = [Request(ids[prompt_id], range(options.samples_per_prompt)) for _, prompt_id in chosen]
-    planned = list(batches(requests, options.batch_sequences))
-    batch = [requests[index] for index in planned[len(planned) // 2]]
+    whole = SamplerSettings(options.max_new_tokens, options.temperature, frozenset(), options.batch_tokens)
+    planned = batches(requests, whole)
+    batch = planned[len(planned) // 2]
     steps = min(STEPS, options.max_new_tokens - 1)
-    settings = SamplerSettings(steps + 1, options.temperature, frozenset(), options.batch_sequences)
+    settings = replace(whole, max_new_tokens=steps + 1)
     started, times = time.monotonic(), list[float]()
     sample(policy, batch, settings, lambda finished: times.append(time.monotonic()))
     step = (times[-1] - times[0]) / steps if steps else 0.0
     sequences = sum(len(request.seeds) for request in batch)
     return Rollout(len(batch), sequences, len(planned), times[0] - started, step)
+
+
+def batches(requests: list[Request], settings: SamplerSettings) -> list[list[Request]]:
+    """What is alive together if no answer stops early, shortest prompts first."""
+    waiting, found = sorted(requests, key=lambda request: len(request.prompt_ids)), list[list[Request]]()
+    while waiting:
+        count = admitted(waiting, 0, 0, settings, refill=False)
+        found.append(waiting[:count])
+        waiting = waiting[count:]
+    return found
 
 
 def passes(policy: Any, params: Params) -> Passes:

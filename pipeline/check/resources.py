@@ -41,8 +41,7 @@ def needed_memory(work: DryRun) -> dict[str, float]:
         "moments": trainable * (8 + master),
         "logits of a pass": 4.0 * vocabulary * work.params.update.pack_tokens * 3,  # logits, log-softmax, gradient
         "cache of a batch": _cache(config, size)
-        * options.batch_sequences
-        * (work.facts["longest"] + options.max_new_tokens),
+        * max(options.batch_tokens, options.samples_per_prompt * (work.facts["longest"] + options.max_new_tokens)),
         "critic": own * size if work.params.critic is not None else 0,
         "reward models": own * size * len({r.model for r in work.params.score.rewards.values() if r.model}),
     }
@@ -64,7 +63,7 @@ def memory(work: DryRun, free: int) -> Finding:
     text = f"about {total / GB:.2f} GB wanted ({parts}), {free / GB:.1f} GB free when the check began"
     if total <= free:
         return Finding("ok", "memory", text)
-    remedy = "; lower update.pack_tokens and rollout.batch_sequences, or take policy.method lora or dtype bfloat16"
+    remedy = "; lower update.pack_tokens and rollout.batch_tokens, or take policy.method lora or dtype bfloat16"
     return Finding("warning", "memory", text + remedy)
 
 

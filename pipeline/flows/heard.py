@@ -46,7 +46,7 @@ class Heard:
         held = f"; it held {self.memory / GIGABYTE:.2f} GB" if self.memory else ""
         told = f"the process that ran it was killed{by}{held}"
         if status == -signal.SIGKILL:
-            told += "; if the system did that for want of memory, lower pack_tokens, batch_sequences or compute.threads"
+            told += "; if the system did that for want of memory, lower pack_tokens, batch_tokens or compute.threads"
         return told
 
 

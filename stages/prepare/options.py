@@ -25,7 +25,9 @@ def sft_source(params: Params) -> dict[str, Any]:
     """What the demonstrations depend on, beside the seed and the code that makes them."""
     if params.sft is None:
         return {"source": "none"}
-    rollout = params.rollout.model_dump(include={"temperature", "max_new_tokens", "stop_tokens", "batch_sequences"})
+    rollout = params.rollout.model_dump(
+        include={"temperature", "max_new_tokens", "stop_tokens", "batch_tokens", "processes"}
+    )
     if params.sft.file is not None:
         options = params.sft.model_dump(include={"file", "sha256", "heldout"})
         turns = params.prepare.prompts.model_dump(include={"system", "few_shot", "chat"})

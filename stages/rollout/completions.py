@@ -4,9 +4,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from stages.common.cores import available_cores
 from stages.common.params import Params
 from stages.common.paths import REFERENCE
-from stages.rollout.sampler import Sample, SamplerSettings
+from stages.rollout.samples import Sample, SamplerSettings
 from stages.rollout.stopping import stop_ids
 
 NO_TOKEN = "\ufffd"
@@ -18,9 +21,19 @@ def settings_of(params: Params, tokenizer: Any, temperature: float, folder: Path
         max_new_tokens=params.rollout.max_new_tokens,
         temperature=temperature or 1.0,
         stop_ids=stop_ids(tokenizer, params.rollout, folder),
-        batch_sequences=params.rollout.batch_sequences,
+        batch_tokens=params.rollout.batch_tokens,
         greedy=temperature == 0.0,
+        processes=processes_of(params),
     )
+
+
+def processes_of(params: Params) -> int:
+    """`auto`: as many as there are cores, and one where a GPU samples."""
+    if params.rollout.processes != "auto":
+        return params.rollout.processes
+    device = params.compute.device
+    on_gpu = torch.cuda.is_available() if device == "auto" else device.startswith("cuda")
+    return 1 if on_gpu else available_cores()
 
 
 def text_of(tokenizer: Any, one: Sample) -> str:

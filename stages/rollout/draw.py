@@ -1,7 +1,7 @@
 """Drawing a token by inverting the cumulative distribution at a given uniform number.
 
-In two levels, blocks and then tokens of one block, with float64 sums: a float32 running sum over a large vocabulary
-loses the tail, and a float64 one over all of it takes as long as the model's forward pass.
+In two levels, blocks and then tokens of one block, in float64 but for the sum of the 256 numbers of a block: a float32
+running sum over a large vocabulary loses the tail, and a float64 one over all of it takes as long as the forward pass.
 
 Dimension suffixes: B sequences, V vocabulary, N blocks of the vocabulary, C tokens of a block.
 """
@@ -13,23 +13,29 @@ from torch.nn.functional import pad
 BLOCK = 256
 
 
-def invert_cumulative(probability_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """Token ids [B]: the first whose cumulative probability exceeds `uniform_B` (float64, in [0, 1)) of the total.
+def in_blocks(weight_BV: Tensor) -> Tensor:
+    """[B, N, C], copied only where the last block has to be filled with zeros."""
+    missing = -weight_BV.shape[1] % BLOCK
+    return (pad(weight_BV, (0, missing)) if missing else weight_BV).view(len(weight_BV), -1, BLOCK)
 
-    Never a token of probability zero.
+
+def mass_of(weight_BNC: Tensor) -> Tensor:
+    """The sum of each block [B, N] in float64, on the CPU: on CUDA cumsum would not be deterministic."""
+    return weight_BNC.sum(dim=-1).cpu().double()
+
+
+def invert_cumulative(weight_BNC: Tensor, mass_BN: Tensor, uniform_B: Tensor) -> Tensor:
+    """Token ids [B], on the CPU: the first whose cumulative weight exceeds `uniform_B` (float64, in [0, 1)) of the
+    total. Weights are probabilities times any number of the row's own. Never a token of weight zero.
     """
-    missing = -probability_BV.shape[1] % BLOCK
-    probability_BNC = pad(probability_BV, (0, missing)).view(len(probability_BV), -1, BLOCK)
-    mass_BN = probability_BNC.sum(dim=-1, dtype=torch.float64).cpu()  # on CUDA cumsum would not be deterministic
     cumulative_BN = mass_BN.cumsum(dim=-1)
-    target_B = uniform_B.cpu() * cumulative_BN[:, -1]
+    target_B = uniform_B * cumulative_BN[:, -1]
     block_B = _first_above(cumulative_BN, mass_BN, target_B)
     row_B = torch.arange(len(block_B))
     inside_B = (target_B - (cumulative_BN[row_B, block_B] - mass_BN[row_B, block_B])).clamp(min=0)
-    device = probability_BV.device
-    chosen_BC = probability_BNC[row_B.to(device), block_B.to(device)].double().cpu()
-    token_B = block_B * BLOCK + _first_above(chosen_BC.cumsum(dim=-1), chosen_BC, inside_B)
-    return token_B.to(device)
+    device = weight_BNC.device
+    chosen_BC = weight_BNC[row_B.to(device), block_B.to(device)].cpu().double()
+    return block_B * BLOCK + _first_above(chosen_BC.cumsum(dim=-1), chosen_BC, inside_B)
 
 
 def _first_above(cumulative: Tensor, mass: Tensor, target_B: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from stages.common.tables import KEY, PROMPTS, ROLLOUTS, read_table, write_table
 from stages.rollout.dynamic import sample_until_signal
 from stages.rollout.order import prompts_of
 from stages.rollout.source import Source
+from stages.rollout.weights import sampling_weights
 
 
 def rollouts_of(source: Source) -> pl.DataFrame:
@@ -30,7 +31,8 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
         raise ParamsError(f"{paths.PROMPTS} has no training prompts; see prepare.prompts in params.yaml")
     policy = models.policy(paths.policy(paths.previous(name)))
     number = paths.iteration_number(name)
-    table = rollouts_of(Source(models, policy, load_tokenizer(), prompts, params, number, journal))
+    with sampling_weights(policy, params.rollout, journal) as model:
+        table = rollouts_of(Source(models, model, load_tokenizer(), prompts, params, number, journal))
     check_rollouts(table, params.rollout.samples_per_prompt)
     if params.rollout.greedy:
         check_greedy(table)

@@ -36,7 +36,7 @@ RESULTS = ("iterations", "policies", "optimizer", "critics", "manifests")
 def params(model: Path, method: str) -> dict:
     found = copy.deepcopy(tiny_params(model))
     found["policy"]["method"] = method
-    found["rollout"] |= {"prompts_per_iteration": 6, "batch_sequences": 3}
+    found["rollout"] |= {"prompts_per_iteration": 6, "batch_tokens": 40}
     found["advantage"] = {"estimator": "gae"}
     found["score"]["pack_tokens"] = 128
     found["update"] |= {"pack_tokens": 128, "epochs": 2, "minibatches": 2, "objective": "ppo"}
@@ -120,7 +120,7 @@ def finish(project: SimpleNamespace, stage: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(("stage", "units"), [("rollout", {"batches"}), ("score", {"passes"})])
+@pytest.mark.parametrize(("stage", "units"), [("rollout", {"chunks"}), ("score", {"passes"})])
 def test_finished_batches_and_passes_are_not_computed_again(project, stage, units):
     files: dict[Path, int] = {}
     kills = 0

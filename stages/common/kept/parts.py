@@ -3,7 +3,7 @@
 A part is a set of named tensors on the CPU, so that one that was kept gives exactly the values of one that was not.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,20 +79,47 @@ def read_parts(folder: Path, key: str, keeping: Keeping) -> dict[int, Part]:
 
 def in_parts(work: Work, count: int, compute: Callable[[int], Part]) -> Iterator[Part]:
     """Parts 0 to `count` - 1, in order: those that were kept, and the others computed, and kept."""
-    keeping = current()
-    if keeping is None:
-        yield from map(compute, range(count))
-        return
-    key = work.key(keeping)
-    shelf = Shelf(work.folder(keeping, key), key)
-    kept = read_parts(shelf.folder, key, keeping)
-    if kept:
-        keeping.journal.resumed(len(kept), count, work.unit)
-    keeping.add_flush(key, work.at_work, shelf.write)
+    shelf, kept = shelf_of(work, count)
     for number in range(count):
         part = kept.pop(number, None)
         if part is None:
-            part = shelf.parts[number] = compute(number)
-            if keeping.due():
-                keeping.flush()
+            part = compute(number)
+            put(shelf, number, part)
         yield part
+
+
+def in_any_order(
+    work: Work, count: int, compute: Callable[[Sequence[int]], Iterator[tuple[int, Part]]]
+) -> Iterator[tuple[int, Part]]:
+    """Parts 0 to `count` - 1 with their numbers: those that were kept, and then the others, as `compute` has them
+    finished. It is called with their numbers, if there are any.
+    """
+    shelf, kept = shelf_of(work, count)
+    missing = [number for number in range(count) if number not in kept]
+    yield from sorted(kept.items())
+    for number, part in compute(missing) if missing else ():
+        put(shelf, number, part)
+        yield number, part
+
+
+def shelf_of(work: Work, count: int) -> tuple[Shelf | None, dict[int, Part]]:
+    """Where finished parts go, and those that an earlier run of the stage has kept; None where no stage runs."""
+    keeping = current()
+    if keeping is None:
+        return None, {}
+    key = work.key(keeping)
+    shelf = Shelf(work.folder(keeping, key), key)
+    kept = {number: part for number, part in read_parts(shelf.folder, key, keeping).items() if number < count}
+    if kept:
+        keeping.journal.resumed(len(kept), count, work.unit)
+    keeping.add_flush(key, work.at_work, shelf.write)
+    return shelf, kept
+
+
+def put(shelf: Shelf | None, number: int, part: Part) -> None:
+    """Keep a part that is finished, if that is due, or by and by."""
+    keeping = current()
+    if shelf is not None and keeping is not None:
+        shelf.parts[number] = part
+        if keeping.due():
+            keeping.flush()

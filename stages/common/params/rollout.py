@@ -1,6 +1,6 @@
 """Section `rollout`: what is sampled."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -20,7 +20,9 @@ class DynamicSampling(Section):
 class Rollout(Section):
     """What is sampled: K = `samples_per_prompt` completions for each prompt of an iteration.
 
-    `greedy` adds the greedy completion of each prompt, which the estimator `remax` compares with.
+    `greedy` adds the greedy completion of each prompt, which the estimator `remax` compares with. `batch_tokens`:
+    places in the key-value cache, a prompt's tokens and `max_new_tokens` for each sequence that is alive. `processes`:
+    on a CPU, with one thread each (`auto`: one per core). `dtype`: of the weights that sample (null: `compute.dtype`).
     """
 
     prompts_per_iteration: Count
@@ -30,7 +32,9 @@ class Rollout(Section):
     top_p: float = 1.0
     top_k: int = 0
     stop_tokens: Annotated[list[str], Field(min_length=1)] | None = None
-    batch_sequences: Count = 64
+    batch_tokens: Count = 8192
+    processes: Literal["auto"] | Count = 1
+    dtype: Literal["bfloat16"] | None = None
     greedy: bool = False
     dynamic_sampling: DynamicSampling | None = None
 

@@ -18,7 +18,7 @@ from stages.common.kept.steps import resumed, state_of
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import AdamW, Schedule
 from stages.common.paths import PARTIAL, RESUME
-from stages.rollout.sampler import Sample, from_part, to_part
+from stages.rollout.samples import Sample, from_part, to_part
 from tests.tiny import llama
 
 ODD = [0.1, 1 / 3, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), float("nan")]

@@ -63,7 +63,7 @@ def test_prompts_are_training_prompts_with_their_own_ids(project):
 def test_answers_are_those_of_the_sampler_with_hashed_seeds(project):
     table = project.pairs(sampled=sampled())
     before = {frozenset(map(tuple, pair)) for pair in table.select("chosen_ids", "rejected_ids").iter_rows()}
-    project.raw["rollout"]["batch_sequences"] = 4
+    project.raw["rollout"]["batch_tokens"] = 200
     other = project.pairs(sampled=sampled())
     assert {frozenset(map(tuple, pair)) for pair in other.select("chosen_ids", "rejected_ids").iter_rows()} == before
     project.raw["rollout"]["temperature"] = 0.3

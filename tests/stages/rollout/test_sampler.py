@@ -7,7 +7,10 @@ import torch
 from stages.common.logprobs import completion_logprobs
 from stages.common.packing import Group
 from stages.common.seeds import seed_of
-from stages.rollout.sampler import Request, SamplerSettings, _choose, batches, sample
+from stages.rollout.choose import choose
+from stages.rollout.live import Row
+from stages.rollout.sampler import sample
+from stages.rollout.samples import Request, Sample, SamplerSettings
 from tests.tiny import gpt2, llama, sliding
 
 PROMPTS = [[11, 12, 13], [14], [15, 16, 17, 18, 19, 20, 21, 22], [11, 12, 13]]
@@ -17,8 +20,8 @@ def requests(k=4):
     return [Request(p, [seed_of("test", i, s) for s in range(k)]) for i, p in enumerate(PROMPTS)]
 
 
-def settings(stop=(0, 5), temperature=1.0, new=12, batch=64, greedy=False):
-    return SamplerSettings(new, temperature, frozenset(stop), batch, greedy)
+def settings(stop=(0, 5), temperature=1.0, new=12, budget=8192, greedy=False):
+    return SamplerSettings(new, temperature, frozenset(stop), budget, greedy)
 
 
 @pytest.fixture(params=[llama, gpt2, sliding], ids=["rotary", "absolute", "sliding"])
@@ -54,7 +57,7 @@ def test_siblings_differ_and_the_same_seeds_repeat(model):
 
 def test_a_sample_does_not_depend_on_its_batch_mates(model):
     together = sample(model, requests(), settings())
-    apart = sample(model, requests(), settings(batch=1))
+    apart = sample(model, requests(), settings(budget=1))
     alone = sample(model, requests()[2:3], settings())
     assert [o.completion_ids for g in together for o in g] == [o.completion_ids for g in apart for o in g]
     assert [o.completion_ids for o in together[2]] == [o.completion_ids for o in alone[0]]
@@ -100,22 +103,9 @@ def test_greedy_takes_the_most_likely_token_and_notes_log_probs_at_the_temperatu
     assert group[0].completion_ids == group[1].completion_ids
 
 
-class _Sink:
-    def __init__(self):
-        self.completion_ids, self.logprobs, self.entropies = [], [], []
-
-
 def test_drawing_inverts_the_cumulative_distribution_exactly():
     probability = torch.tensor([0.1, 0.0, 0.25, 0.65], dtype=torch.float64)
-    grid = (np.arange(1000) + 0.5) / 1000
-    logits = probability.log().float().expand(1000, 4)
-    sinks = [_Sink() for _ in range(1000)]
-    tokens = _choose(logits, grid, settings(), sinks)
+    rows = [Row(Sample(), np.array([(i + 0.5) / 1000]), 1) for i in range(1000)]
+    tokens = choose(probability.log().float().expand(1000, 4), rows, settings())
     assert torch.bincount(tokens, minlength=4).tolist() == [100, 0, 250, 650]
-    assert sinks[0].logprobs[0] == pytest.approx(np.log(0.1), abs=1e-6)
-
-
-def test_batches_hold_whole_groups_and_sort_by_length():
-    made = list(batches(requests(4), 8))
-    assert made == [[1, 0], [3, 2]]
-    assert list(batches(requests(4), 1)) == [[1], [0], [3], [2]]
+    assert rows[0].sample.logprobs[0] == pytest.approx(np.log(0.1), abs=1e-6)
