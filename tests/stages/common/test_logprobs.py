@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stages.common.logprobs import completion_logprobs, entropy, row_logprobs, takes_block_mask
+from stages.common.logprobs import completion_logprobs, entropy_of_logprobs, row_logprobs, takes_block_mask
 from stages.common.packing import Group, pack
 from tests.tiny import gpt2, llama, sliding
 
@@ -72,7 +72,7 @@ def gradient(model, budget, one_by_one):
     model.zero_grad()
     weight = torch.tensor([1.0, -2.0, 0.5, 3.0, -1.0, 0.25])
     for row in pack(GROUPS, budget, one_by_one=one_by_one):
-        logp_T, _ = row_logprobs(model, row, 0.9)
+        logp_T = row_logprobs(model, row, 0.9)
         (weight[row.row_T] * logp_T).sum().backward()
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
@@ -98,4 +98,6 @@ def test_one_by_one_is_right_for_a_sliding_window():
 
 def test_entropy_of_uniform_and_of_certain():
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
-    torch.testing.assert_close(entropy(logits), torch.tensor([4.0, 1.0]).log(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        entropy_of_logprobs(logits.log_softmax(-1)), torch.tensor([4.0, 1.0]).log(), rtol=0, atol=1e-6
+    )

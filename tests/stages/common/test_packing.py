@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.common.packing import Group, PackedRow, block_mask, pack, split_groups
+from stages.common.block_mask import block_mask
+from stages.common.packing import Group, PackedRow, pack, split_groups
 
 
 def test_block_mask_by_hand():
