@@ -1,7 +1,9 @@
 """Device, precision, threads and determinism, set once per process before a model is loaded."""
 
+import ctypes
 import gc
 import os
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -72,7 +74,15 @@ def check_compiler(device: torch.device) -> None:
 
 
 def release() -> None:
-    """Free what nothing uses any more: adapters, their models and optimizers are in cycles until a collection."""
+    """Free what nothing uses any more: adapters, their models and optimizers are in cycles until a collection.
+
+    The C library keeps freed blocks for later allocations, hundreds of megabytes once a model has gone: they go back to
+    the system, where the library can (glibc).
+    """
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
