@@ -52,6 +52,7 @@ class StoredAdamW:
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.eps,
             weight_decay=settings.weight_decay,
+            fused=True,  # without temporaries of the size of the largest parameter
         )
 
     def collect_gradients(self) -> None:
@@ -122,7 +123,12 @@ class StoredAdamW:
             for name, master in self.masters.items():
                 found = stored.read([f"{moment}/{name}" for moment in MOMENTS])
                 moments = {moment: tensor.to(master.device) for moment, tensor in zip(MOMENTS, found, strict=True)}
-                self.adamw.state[master] = {"step": torch.tensor(float(self.step_count)), **moments}
+                self.adamw.state[master] = {"step": self._count(master, self.step_count), **moments}
+
+    @staticmethod
+    def _count(master: Tensor, steps: float) -> Tensor:
+        """A parameter's number of steps as the fused kernel wants it."""
+        return torch.tensor(float(steps), device=master.device)
 
     def snapshot(self, *, moved: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
         """All that the next step depends on, as it is between two backward passes: gradients so far, and, if weights
@@ -157,4 +163,4 @@ class StoredAdamW:
                 self.adamw.state.pop(master, None)
             if name in counts:
                 moments = {moment: tensors[f"{moment}/{name}"].to(master.device) for moment in MOMENTS}
-                self.adamw.state[master] = {"step": torch.tensor(counts[name]), **moments}
+                self.adamw.state[master] = {"step": self._count(master, counts[name]), **moments}
