@@ -70,7 +70,8 @@ class Models:
         """The model in `data/reference`."""
         found = check_folder(REFERENCE)
         if self._base is None or self._base[0] != found:
-            self._policy = self._config = None
+            if self._config is not None:  # the policy is an adapter inside the base that goes
+                self._policy = self._config = None
             self._base = (found, load_model(REFERENCE, self.runtime))
         return self._base[1]
 
