@@ -12,6 +12,8 @@ from transformers import (
     MistralConfig,
     MistralForCausalLM,
     PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
 )
 
 CHAT_TEMPLATE = (
@@ -69,6 +71,23 @@ def gpt2(vocabulary: int = 300) -> GPT2LMHeadModel:
         eos_token_id=0,
     )
     return GPT2LMHeadModel(config).eval()
+
+
+def qwen2(vocabulary: int = 300) -> Qwen2ForCausalLM:
+    """Grouped-query attention with one head of keys, biases in it, weights that are not tied."""
+    torch.manual_seed(5)
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        tie_word_embeddings=False,
+        initializer_range=0.2,
+    )
+    return Qwen2ForCausalLM(config).eval()
 
 
 def sliding(vocabulary: int = 300, window: int = 4) -> MistralForCausalLM:

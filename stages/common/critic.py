@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 from transformers.utils import logging
 
+from stages.common.body import ready
 from stages.common.checked import check_folder, checked, reading
 from stages.common.device import Runtime
 from stages.common.errors import StageError
@@ -105,7 +106,7 @@ def headed(folder: Path, runtime: Runtime) -> Any:
     if info["missing_keys"]:
         for parameter in head.parameters():
             torch.nn.init.zeros_(parameter)
-    return model.to(runtime.device).eval().requires_grad_(False)
+    return ready(model, runtime)
 
 
 def load_critic(folder: Path, runtime: Runtime) -> Critic:

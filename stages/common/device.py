@@ -1,7 +1,9 @@
 """Device, precision, threads and determinism, set once per process before a model is loaded."""
 
+import ctypes
 import gc
 import os
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -12,18 +14,20 @@ from stages.common.params import Compute, ParamsError
 
 @dataclass(frozen=True)
 class Runtime:
-    """The resolved device and precision of this process."""
+    """The resolved device and precision of this process, and whether passes over packed rows are compiled."""
 
     device: torch.device
     dtype: torch.dtype
+    compile: bool = False
 
 
-def described(runtime: Runtime) -> dict[str, str | int | None]:
+def described(runtime: Runtime) -> dict[str, str | int | bool | None]:
     """What a process computes on, for its record; `gpu` is null on a CPU."""
     on_gpu = runtime.device.type == "cuda"
     return {
         "device": str(runtime.device),
         "dtype": str(runtime.dtype).removeprefix("torch."),
+        "compiled": runtime.compile,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(runtime.device) if on_gpu else None,
         "cuda": torch.version.cuda,
@@ -52,11 +56,33 @@ def set_up(compute: Compute) -> Runtime:
     dtype = compute.dtype
     if dtype == "auto":
         dtype = "bfloat16" if device.type == "cuda" else "float32"
-    return Runtime(device, getattr(torch, dtype))
+    if compute.compile:
+        check_compiler(device)
+    return Runtime(device, getattr(torch, dtype), compute.compile)
+
+
+def check_compiler(device: torch.device) -> None:
+    """Compile something small, so that what is missing shows before anything expensive begins."""
+    try:
+        torch.compile(torch.sin, dynamic=True)(torch.ones(8, device=device))
+    except Exception as error:  # of dynamo, of inductor, or of the compiler that it starts
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ParamsError(
+            f"params.yaml: compute.compile: torch.compile does not work here: {reason}; install a C++ compiler (g++; "
+            "on a GPU triton, too), or set it to false"
+        ) from None
 
 
 def release() -> None:
-    """Free what nothing uses any more: adapters, their models and optimizers are in cycles until a collection."""
+    """Free what nothing uses any more: adapters, their models and optimizers are in cycles until a collection.
+
+    The C library keeps freed blocks for later allocations, hundreds of megabytes once a model has gone: they go back to
+    the system, where the library can (glibc).
+    """
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -12,6 +12,7 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from stages.common.body import ready
 from stages.common.checked import check_folder, checked, reading, small
 from stages.common.device import Runtime
 from stages.common.errors import StageError
@@ -59,7 +60,7 @@ def load_model(folder: Path, runtime: Runtime) -> Any:
         except ValueError:  # an architecture without this kernel: its own attention
             model = AutoModelForCausalLM.from_pretrained(folder, **options)
         owned(model)
-    return model.to(runtime.device).eval().requires_grad_(False)
+    return ready(model, runtime)
 
 
 def owned(model: Any) -> Any:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from stages.common.checked import reading
 from stages.common.errors import StageError
 from stages.common.params import AdamW, Schedule
+from stages.common.tensor_file import TensorFile
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -39,6 +39,7 @@ class StoredAdamW:
         self.parameters = dict(parameters)
         self.settings = settings
         self.step_count = 0
+        self._stored: TensorFile | None = None  # a file that still has the moments
         for parameter in self.parameters.values():
             parameter.grad = None  # an update that failed half-way in this process may have left some
         self.masters = {
@@ -51,6 +52,7 @@ class StoredAdamW:
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.eps,
             weight_decay=settings.weight_decay,
+            fused=True,  # without temporaries of the size of the largest parameter
         )
 
     def collect_gradients(self) -> None:
@@ -75,6 +77,7 @@ class StoredAdamW:
         if norm == 0:
             self.adamw.zero_grad(set_to_none=True)
             return 0.0, None
+        self._take_moments()
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
         self.step_count += 1
@@ -85,6 +88,7 @@ class StoredAdamW:
 
     def save(self, path: Path) -> None:
         """Moments and masters by parameter name; the number of steps taken is in the metadata."""
+        self._take_moments()
         state: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             for moment in MOMENTS:
@@ -96,20 +100,35 @@ class StoredAdamW:
         save_file(state, path, metadata={"steps": str(self.step_count)})
 
     def load(self, path: Path) -> None:
-        """Restore what `save` wrote; a state of zero steps has no moments."""
-        with reading(path), safe_open(path, framework="pt") as stored:
-            self.step_count = int(stored.metadata()["steps"])
-            names = set(stored.keys())
+        """Take up what `save` wrote; a state of zero steps has no moments.
+
+        Moments are left in the file until a step wants them: passes have their memory to themselves before that.
+        """
+        with reading(path):
+            stored = TensorFile(path)
+            self.step_count = int(stored.metadata["steps"])
             for name, master in self.masters.items():
-                if f"exp_avg/{name}" in names:
-                    self.adamw.state[master] = {
-                        "step": torch.tensor(float(self.step_count)),
-                        **{m: stored.get_tensor(f"{m}/{name}").to(master.device, copy=True) for m in MOMENTS},
-                    }
-                elif self.step_count:
+                if self.step_count and f"exp_avg/{name}" not in stored:
                     raise OptimizerError(f"{path}: no state for parameter {name}; it belongs to another policy")
-                if f"master/{name}" in names:
-                    master.data.copy_(stored.get_tensor(f"master/{name}"))
+                if f"master/{name}" in stored:
+                    master.data.copy_(next(stored.read([f"master/{name}"])))
+        self._stored = stored if self.step_count else None
+
+    def _take_moments(self) -> None:
+        """Read the moments that are still in the file."""
+        stored, self._stored = self._stored, None
+        if stored is None:
+            return
+        with reading(stored.path):
+            for name, master in self.masters.items():
+                found = stored.read([f"{moment}/{name}" for moment in MOMENTS])
+                moments = {moment: tensor.to(master.device) for moment, tensor in zip(MOMENTS, found, strict=True)}
+                self.adamw.state[master] = {"step": self._count(master, self.step_count), **moments}
+
+    @staticmethod
+    def _count(master: Tensor, steps: float) -> Tensor:
+        """A parameter's number of steps as the fused kernel wants it."""
+        return torch.tensor(float(steps), device=master.device)
 
     def snapshot(self, *, moved: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
         """All that the next step depends on, as it is between two backward passes: gradients so far, and, if weights
@@ -118,6 +137,8 @@ class StoredAdamW:
         `save` starts all parameters on one count for the next iteration. Inside one they differ: a parameter without
         a gradient is left out of a step.
         """
+        if moved:
+            self._take_moments()
         found = {f"grad/{name}": master.grad for name, master in self.masters.items() if master.grad is not None}
         counts: dict[str, float] = {}
         for name, master in self.masters.items() if moved else ():
@@ -131,6 +152,8 @@ class StoredAdamW:
     def restore(self, tensors: Mapping[str, Tensor], counts: Mapping[str, float], step_count: int) -> None:
         """Put everything where it was when `snapshot` was taken."""
         self.step_count = step_count
+        if any(name.startswith("weight/") for name in tensors):
+            self._stored = None  # the moments are among the tensors
         for name, master in self.masters.items():
             if f"grad/{name}" in tensors:
                 master.grad = tensors[f"grad/{name}"].to(master.device)
@@ -140,4 +163,4 @@ class StoredAdamW:
                 self.adamw.state.pop(master, None)
             if name in counts:
                 moments = {moment: tensors[f"{moment}/{name}"].to(master.device) for moment in MOMENTS}
-                self.adamw.state[master] = {"step": torch.tensor(counts[name]), **moments}
+                self.adamw.state[master] = {"step": self._count(master, counts[name]), **moments}

@@ -7,12 +7,11 @@ rows; the prompt is computed once instead of K times, and nothing is padded.
 Dimension suffixes: L tokens of one packed row, T predicted (completion) tokens of that row.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
-import torch
-from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -89,24 +88,21 @@ def split_groups(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool =
 
 
 def pack(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool = False) -> list[PackedRow]:
-    """Pack groups, in the order given, into rows of at most `max_tokens` tokens.
+    """Pack groups into rows of at most `max_tokens` tokens, the longest row first: a lack of memory shows at once.
 
-    A single prompt with one completion that is longer than the budget gets a row of its own. `one_by_one` puts one
-    completion in each row: for models that cannot take a block mask.
+    Best fit, longest group first: each goes into the row that it fills up most. Of equal ones the first in order goes
+    first, so that the rows depend on the groups alone. A single prompt with one completion that is longer than the
+    budget gets a row of its own. `one_by_one` puts one completion in each row: for models that cannot take a block
+    mask.
     """
+    pieces = sorted(split_groups(groups, max_tokens, one_by_one=one_by_one), key=lambda piece: -piece.tokens)
     rows: list[PackedRow] = []
-    for group in split_groups(groups, max_tokens, one_by_one=one_by_one):
-        if not rows or one_by_one or len(rows[-1].ids_L) + group.tokens > max_tokens:
+    room: list[tuple[int, int]] = []  # tokens that are left in a row, and its number; ascending
+    for piece in pieces:
+        place = len(room) if one_by_one else bisect_left(room, (piece.tokens, 0))
+        left, number = room.pop(place) if place < len(room) else (max_tokens, len(rows))
+        if number == len(rows):
             rows.append(PackedRow())
-        rows[-1].append(group)
-    return rows
-
-
-def block_mask(row: PackedRow, device: torch.device) -> Tensor:
-    """Boolean [1, 1, L, L], true where the query (third axis) may look at the key (fourth)."""
-    group_L = torch.tensor(row.group_L, device=device)
-    branch_L = torch.tensor(row.branch_L, device=device)
-    same_group_LL = group_L[:, None] == group_L[None, :]
-    visible_LL = (branch_L[None, :] == 0) | (branch_L[:, None] == branch_L[None, :])
-    causal_LL = torch.ones(len(row.ids_L), len(row.ids_L), dtype=torch.bool, device=device).tril()
-    return (same_group_LL & visible_LL & causal_LL)[None, None]
+        rows[number].append(piece)
+        insort(room, (left - piece.tokens, number))
+    return sorted(rows, key=lambda row: -len(row.ids_L))

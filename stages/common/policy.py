@@ -24,7 +24,7 @@ from stages.common.adapter import (
 )
 from stages.common.checked import check_folder, checked, reading
 from stages.common.critic import Critic, critic_hash, described, load_critic
-from stages.common.device import Runtime
+from stages.common.device import Runtime, release
 from stages.common.fingerprint import folder_hash
 from stages.common.kept.key import identify
 from stages.common.model_folder import PolicyError, load_config, load_model, load_tokenizer
@@ -70,7 +70,8 @@ class Models:
         """The model in `data/reference`."""
         found = check_folder(REFERENCE)
         if self._base is None or self._base[0] != found:
-            self._policy = self._config = None
+            if self._config is not None:  # the policy is an adapter inside the base that goes
+                self._policy = self._config = None
             self._base = (found, load_model(REFERENCE, self.runtime))
         return self._base[1]
 
@@ -125,6 +126,15 @@ class Models:
         if self._policy is not None:
             identify(self._policy[1], None)
             self._policy = ("", self._policy[1])
+
+    def keep_policy_alone(self) -> None:
+        """Free all other models before a policy is trained with all its weights, whose gradients and moments take three
+        times their memory. The next stage that asks for one reads it again. What an adapter is built into stays.
+        """
+        if self._config is None:
+            self._base = self._kl_reference = self._critic = None
+            self._rewards.clear()
+            release()
 
     def reward_model(self, folder: Path) -> tuple[Any, Any]:
         """The reward model in a folder, and its tokenizer."""

@@ -92,6 +92,7 @@ def pretrain(
         steps=-(-rows["prompt_id"].n_unique() // per_step),
         clip=None,
         pack_tokens=options.pack_tokens,
+        checkpointed=options.gradient_checkpointing,
         iteration=0,
         seed=seed_of(params.seed, WHAT),
         journal=journal,

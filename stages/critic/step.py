@@ -21,9 +21,8 @@ NEGLIGIBLE = 1e-6  # a spread of returns that is rounding, beside 1 or the large
 
 
 def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
-    """Packed rows, the longest groups first, so that a lack of memory shows at once."""
-    groups = sorted(groups_of(rows), key=lambda group: (-group.tokens, group.rows[0]))
-    return pack(groups, max_tokens, one_by_one=one_by_one)
+    """Packed rows, the longest first."""
+    return pack(groups_of(rows), max_tokens, one_by_one=one_by_one)
 
 
 def critic_step(

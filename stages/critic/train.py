@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from stages.common.checkpointing import gradient_checkpointing
 from stages.common.critic import Critic
 from stages.common.journal import Journal
 from stages.common.kept.key import frame_hash
@@ -13,7 +14,7 @@ from stages.common.kept.steps import State, resumed
 from stages.common.optimizer import StoredAdamW
 from stages.common.seeds import seed_of
 from stages.critic.step import critic_step, micro_batches
-from stages.critic.values import takes_block_mask
+from stages.critic.values import reads_one_by_one
 
 UNIT = "steps of the critic"
 
@@ -36,6 +37,7 @@ def train(
     steps: int,
     clip: float | None,
     pack_tokens: int,
+    checkpointed: bool,
     iteration: int,
     seed: int,
     journal: Journal,
@@ -46,14 +48,15 @@ def train(
 
     `rows` have `prompt_id`, `prompt_ids`, `completion_ids`, `returns`, and `values`, from which `clip` counts.
     """
-    one_by_one, total = not takes_block_mask(critic.model), epochs * steps
+    one_by_one, total = reads_one_by_one(critic.model, journal), epochs * steps
     kept = resumed(state, total, UNIT)
     for number, (epoch, batch) in enumerate(batches_of(rows, epochs, steps, seed), start=1):
         if number <= len(kept.rows):
             continue
         known = batch.filter(pl.col("returns").is_not_null()).with_row_index("index")
         packed = micro_batches(known, pack_tokens, one_by_one=one_by_one)
-        row = critic_step(critic.model, optimizer, known, packed, clip, kept)
+        with gradient_checkpointing(critic.model, checkpointed, "critic.gradient_checkpointing"):
+            row = critic_step(critic.model, optimizer, known, packed, clip, kept)
         if not row["grad_norm"]:
             journal.say(f"critic, step {number}: nothing has a gradient; its weights stay as they are")
         kept.taken({"iteration": iteration, "step": number, "epoch": epoch, **row}, last=number == total)

@@ -65,6 +65,7 @@ def _train(
         steps=options.minibatches,
         clip=options.value_clip,
         pack_tokens=options.pack_tokens,
+        checkpointed=options.gradient_checkpointing,
         iteration=iteration,
         seed=seed_of(seed, "critic", iteration),
         journal=journal,

@@ -13,15 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from stages.common.block_mask import use_dense_masks
+from stages.common.body import row_hidden
+from stages.common.journal import Journal
 from stages.common.kept.parts import Part, Work, in_parts
-from stages.common.logprobs import PROBE, PROBE_TOLERANCE, by_row, has_full_attention, once_per_model, row_inputs
+from stages.common.logprobs import PROBE, PROBE_TOLERANCE, by_row, has_full_attention, once_per_model, say_one_by_one
 from stages.common.packing import Group, PackedRow, pack
-
-
-def row_hidden(model: Any, row: PackedRow) -> Tensor:
-    """Last hidden state [T, H] before each completion token of the row."""
-    hidden_LH: Tensor = model.base_model(**row_inputs(model, row)).last_hidden_state[0]
-    return hidden_LH[torch.tensor(row.predict_T, device=hidden_LH.device)]
 
 
 def row_values(model: Any, row: PackedRow) -> Tensor:
@@ -61,6 +58,15 @@ def takes_block_mask(model: Any) -> bool:
     """Whether the model honours a block mask, tried on its hidden states: a head of zeros would hide a difference."""
     if not has_full_attention(model):
         return False
+    return _honours(model) or (use_dense_masks(model) and _honours(model))
+
+
+def reads_one_by_one(model: Any, journal: Journal) -> bool:
+    """Whether each completion has to have a pass of its own, which the journal then says."""
+    return say_one_by_one("the critic", journal, packed=takes_block_mask(model))
+
+
+def _honours(model: Any) -> bool:
     plain = _probe(model, one_by_one=True)
     try:
         packed = _probe(model, one_by_one=False)
@@ -71,4 +77,7 @@ def takes_block_mask(model: Any) -> bool:
 
 
 def _probe(model: Any, *, one_by_one: bool) -> Tensor:
-    return torch.cat([row_hidden(model, row) for row in pack(PROBE, 64, one_by_one=one_by_one)]).float()
+    """Hidden states of the probe, in the order of its rows, whatever the order of the passes."""
+    rows = pack(PROBE, 64, one_by_one=one_by_one)
+    order = torch.tensor([row for packed in rows for row in packed.row_T]).argsort(stable=True)
+    return torch.cat([row_hidden(model, row) for row in rows]).float()[order]

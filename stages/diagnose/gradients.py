@@ -34,7 +34,7 @@ def gram_matrix(
     parameters = list(trainable(model).values())
     sums: list[list[Tensor]] = [[torch.zeros_like(p, dtype=torch.float32) for p in parameters] for _ in losses]
     for packed in micro_batches:
-        logp_T, _ = row_logprobs(model, packed, temperature)
+        logp_T = row_logprobs(model, packed, temperature)
         rows, _ = rows_of(packed.row_T)
         for weights, gradient in zip(losses, sums, strict=True):
             weight_T = torch.tensor([w for row in rows for w in weights[row]], device=logp_T.device)

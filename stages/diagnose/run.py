@@ -4,7 +4,7 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.journal import Journal
-from stages.common.logprobs import takes_block_mask
+from stages.common.logprobs import reads_one_by_one
 from stages.common.packing import PackedRow
 from stages.common.params import Params
 from stages.common.policy import Models
@@ -27,7 +27,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rows = add_quartile(training_rows(name, needs_reference=False).filter("in_loss")).with_row_index("index")
     model = models.policy(paths.policy(paths.previous(name)))
     packed = by_quartile(
-        rows.filter(has_advantage()), params.update.pack_tokens, one_by_one=not takes_block_mask(model)
+        rows.filter(has_advantage()), params.update.pack_tokens, one_by_one=reads_one_by_one(model, journal)
     )
     values, done = step_rows(rows), 0
 

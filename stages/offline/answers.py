@@ -27,7 +27,7 @@ class Reading:
 def answers_of(model: Any, pairs: Sequence[Pair], reading: Reading) -> Answers:
     """With gradient, if gradients are enabled, through all forward passes at once."""
     rows = packed_rows(pairs, reading.max_tokens, one_by_one=reading.one_by_one)
-    logp_T = torch.cat([row_logprobs(model, row, reading.temperature)[0] for row in rows])
+    logp_T = torch.cat([row_logprobs(model, row, reading.temperature) for row in rows])
     answer_T = torch.tensor([answer for row in rows for answer in row.row_T], device=logp_T.device)
     return Answers(
         logp_P2=logp_T.new_zeros(2 * len(pairs)).index_add(0, answer_T, logp_T).view(-1, 2),

@@ -12,7 +12,7 @@ from stages.common.errors import StageError
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.kept.steps import state_of
-from stages.common.logprobs import takes_block_mask
+from stages.common.logprobs import say_one_by_one, takes_block_mask
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Offline, Params
 from stages.common.policy import Models, save_policy, trainable
@@ -56,6 +56,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     if settings.objective in WITH_REFERENCE:
         splits = add_reference(splits, params, settings, models, journal)
     model = models.policy(paths.policy(paths.INITIAL))
+    say_one_by_one("this model", journal, packed=takes_block_mask(model))
     optimizer = StoredAdamW(trainable(model), settings)
     reading = reading_of(model, params, settings)
     state = state_of(work_of(model, splits, settings, reading, params.seed), optimizer)

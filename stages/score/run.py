@@ -10,7 +10,7 @@ from stages.common import paths
 from stages.common.critic import Critic
 from stages.common.gate import check_reference, check_same_keys, check_scores, check_token_values, refuse
 from stages.common.journal import Journal
-from stages.common.logprobs import completion_logprobs, takes_block_mask
+from stages.common.logprobs import completion_logprobs, reads_one_by_one
 from stages.common.packing import groups_of
 from stages.common.params import Params
 from stages.common.policy import Models
@@ -30,9 +30,7 @@ def add_reference(
     groups = groups_of(rows.with_row_index("index"))
     with models.kl_reference() as reference:
         check_readable(rows, reference)
-        one_by_one = not takes_block_mask(reference)
-        if one_by_one:
-            journal.say("this model does not take a block mask: one completion per forward pass")
+        one_by_one = reads_one_by_one(reference, journal)
         found = completion_logprobs(
             reference,
             groups,
@@ -70,7 +68,7 @@ def add_values(rows: pl.DataFrame, critic: Critic | None, max_tokens: int, journ
         critic.model,
         groups_of(rows.with_row_index("index")),
         max_tokens,
-        one_by_one=not values.takes_block_mask(critic.model),
+        one_by_one=values.reads_one_by_one(critic.model, journal),
         progress=lambda done, total: journal.progress(done, total, "passes of the critic"),
     )
     return rows.with_columns(values=pl.Series([found[i] for i in range(rows.height)], dtype=SCORES["values"]))

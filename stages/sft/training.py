@@ -16,7 +16,7 @@ from stages.common.journal import Journal
 from stages.common.kept.key import frame_hash
 from stages.common.kept.parts import Work
 from stages.common.kept.steps import resumed, state_of
-from stages.common.logprobs import completion_logprobs, row_logprobs, takes_block_mask
+from stages.common.logprobs import completion_logprobs, reads_one_by_one, row_logprobs
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import Group, PackedRow, pack
 from stages.common.params import Sft
@@ -32,9 +32,8 @@ def groups_of(rows: pl.DataFrame) -> list[Group]:
 
 
 def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
-    """Longest first, so that a lack of memory shows at once and rows fill up well."""
-    groups = sorted(groups_of(rows), key=lambda group: (-group.tokens, group.rows[0]))
-    return pack(groups, max_tokens, one_by_one=one_by_one)
+    """Packed rows, the longest first."""
+    return pack(groups_of(rows), max_tokens, one_by_one=one_by_one)
 
 
 def epoch_batches(rows: pl.DataFrame, sequences: int, run_seed: int, epoch: int) -> Iterator[pl.DataFrame]:
@@ -48,7 +47,7 @@ def optimizer_step(model: Any, optimizer: StoredAdamW, packed_rows: list[PackedR
     """Take one step over all its micro-batches; its numbers, by the columns of the steps table."""
     tokens, loss = sum(len(packed.target_T) for packed in packed_rows), 0.0
     for packed in packed_rows:
-        logp_T, _ = row_logprobs(model, packed, TEMPERATURE)
+        logp_T = row_logprobs(model, packed, TEMPERATURE)
         part = -logp_T.sum() / tokens
         torch.autograd.backward(part)
         optimizer.collect_gradients()
@@ -71,7 +70,7 @@ def train(
     run of the stage had taken are not taken again.
     """
     training, heldout = table.filter(split="train"), table.filter(split="heldout")
-    one_by_one = not takes_block_mask(model)
+    one_by_one = reads_one_by_one(model, journal)
     per_epoch = -(-training.height // sft.batch_sequences)
     total = sft.epochs * per_epoch
     kept = resumed(state_of(_work(model, table, sft, run_seed), optimizer), total, "optimizer steps", before=1)

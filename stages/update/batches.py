@@ -19,9 +19,5 @@ def minibatches(rows: pl.DataFrame, count: int, run_seed: int, iteration: int, e
 
 
 def micro_batches(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
-    """Rows with a gradient as packed rows; `row_T` of each refers to the `index` column.
-
-    Longest groups first: the largest micro-batch comes first, so that a lack of memory shows at once.
-    """
-    groups = sorted(groups_of(rows), key=lambda group: (-group.tokens, group.rows[0]))
-    return pack(groups, max_tokens, one_by_one=one_by_one)
+    """Rows with a gradient as packed rows, the longest first; `row_T` of each refers to the `index` column."""
+    return pack(groups_of(rows), max_tokens, one_by_one=one_by_one)

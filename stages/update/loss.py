@@ -2,7 +2,7 @@
 
     loss = reduce(objective * importance weight) + beta * reduce(KL) - entropy_bonus * mean entropy of a token
 
-Dimension suffixes: T completion tokens of the micro-batch, V vocabulary.
+Dimension suffixes: T completion tokens of the micro-batch.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.common.logprobs import entropy, row_logprobs
+from stages.common.logprobs import row_logprobs_and_entropy
 from stages.common.packing import PackedRow
 from stages.update.importance import importance_weights
 from stages.update.kl import kl_terms
@@ -40,12 +40,11 @@ def micro_batch_loss(
     model: Any, packed: PackedRow, rows: StepRows, recipe: Recipe, totals: Totals, meter: Meter
 ) -> Parts:
     """Forward pass and loss, with gradient. Without KL, entropy bonus and weights it is the objective alone."""
-    logp_T, logits_TV = row_logprobs(model, packed, recipe.temperature)
+    logp_T, entropy_T = row_logprobs_and_entropy(model, packed, recipe.temperature)
     corrected = recipe.update.importance_correction is not None
     tokens = rows.tokens(packed, logp_T, old_is_now=corrected)
     sampler_T = rows.column(rows.sampler, packed, logp_T.device)
     bonus = recipe.update.entropy_bonus
-    entropy_T = entropy(logits_TV if bonus else logits_TV.detach())
     terms = objective_terms(tokens, recipe.update)
     meter.add(tokens, terms, sampler_T, entropy_T)
     weighted_T = terms.loss_T * _weights(tokens, sampler_T, recipe, meter) if corrected else terms.loss_T

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from stages.common import paths
+from stages.common.checkpointing import gradient_checkpointing
 from stages.common.device import release
 from stages.common.files import publish
 from stages.common.fingerprint import file_hash
@@ -16,7 +17,7 @@ from stages.common.journal import Journal
 from stages.common.kept.key import frame_hash
 from stages.common.kept.parts import Work
 from stages.common.kept.steps import State, resumed, state_of
-from stages.common.logprobs import completion_logprobs, takes_block_mask
+from stages.common.logprobs import completion_logprobs, reads_one_by_one
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import groups_of
 from stages.common.params import Params
@@ -69,7 +70,7 @@ def run_steps(
     """All optimizer steps of the iteration, one row of the steps table each; those that `state` holds are not taken
     again.
     """
-    recipe, one_by_one = recipe_of(params), not takes_block_mask(model)
+    recipe, one_by_one = recipe_of(params), reads_one_by_one(model, journal)
     rows = add_old(model, rows, recipe, one_by_one=one_by_one, journal=journal)
     kept = resumed(state, recipe.steps, "optimizer steps")
     for number, (epoch, batch) in enumerate(batches_of(rows, iteration, params), start=1):
@@ -86,7 +87,8 @@ def run_steps(
             unit = "micro-batches" if recipe.steps == 1 else f"micro-batches of step {number}/{recipe.steps}"
             journal.progress(done, total, unit)
 
-        row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress, kept)
+        with gradient_checkpointing(model, params.update.gradient_checkpointing, "update.gradient_checkpointing"):
+            row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress, kept)
         if not row["grad_norm"]:
             journal.say(f"step {number}: no row has a gradient; weights and optimizer state stay as they are")
         nothing_follows = number == recipe.steps and params.critic is None
@@ -122,6 +124,7 @@ def work_of(model: Any, before: str, rows: pl.DataFrame, iteration: int, params:
 def update_policy(name: str, rows: pl.DataFrame, params: Params, models: Models, journal: Journal) -> None:
     iteration, before = paths.iteration_number(name), paths.previous(name)
     model = models.policy(paths.policy(before))
+    models.keep_policy_alone()
     optimizer = StoredAdamW(trainable(model), params.update)
     optimizer.load(paths.optimizer(before))
     state = state_of(work_of(model, before, rows, iteration, params), optimizer)

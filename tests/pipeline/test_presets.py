@@ -21,7 +21,7 @@ PRESETS = read_presets()
 METHOD_SECTIONS = {"rollout": ["greedy", "dynamic_sampling"], "score": ["kl"], "advantage": None, "update": None}
 NO_METHOD = {  # options of `advantage` and `update` that a preset never touches
     "correct_reward", "wrong_reward", "learning_rate", "schedule", "betas", "eps", "weight_decay", "max_grad_norm",
-    "pack_tokens",
+    "pack_tokens", "gradient_checkpointing",
 }  # fmt: skip
 CONSTRAINTS = next(
     line for line in REPOSITORY.decode().splitlines(keepends=True) if line.startswith("    constraints: ")

@@ -34,7 +34,7 @@ def ours(monkeypatch):
     """Our loss of rows, given the log-probs of the policy, and the numbers that describe it."""
 
     def compute(rows, logp_T, update, beta=0.0, totals=None, estimator="k3", weighted=False):
-        monkeypatch.setattr(loss, "row_logprobs", lambda *_: (logp_T, torch.zeros(len(logp_T), 2)))
+        monkeypatch.setattr(loss, "row_logprobs_and_entropy", lambda *_: (logp_T, torch.zeros(len(logp_T))))
         settings = Update(learning_rate=1.0, max_grad_norm=1.0, **update)
         kl = Kl(beta=beta, placement="loss", estimator=estimator, importance_weighted=weighted)
         recipe = Recipe(settings, kl, 1.0, CONSTANT_LENGTH)

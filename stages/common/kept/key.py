@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary
 import polars as pl
 import torch
 
+from stages.common.body import is_compiled
+
 LIBRARIES = ("torch", "transformers", "peft", "numpy", "polars", "safetensors")
 
 _weights: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
@@ -34,6 +36,7 @@ def runtime_of(model: Any) -> dict[str, Any]:
         "device": str(parameter.device),
         "gpu": torch.cuda.get_device_name(parameter.device) if on_gpu else None,
         "dtype": str(parameter.dtype),
+        "compiled": is_compiled(model),
         "threads": torch.get_num_threads(),
         "processor": [platform.machine(), torch.backends.cpu.get_cpu_capability()],
     }

@@ -24,7 +24,7 @@ class Critic(AdamW):
     `initial`: what it is a copy of, `policy` or the name of one of `reward_models`. `method`: all weights, or an
     adapter by the options of `policy.lora` and the head; all weights want a lower `learning_rate` than the default.
     `value_clip`: the new value is held that close to the one that gave the advantages, and the worse loss counts (null:
-    it is not).
+    it is not). `gradient_checkpointing`: as in section `update`.
     """
 
     initial: str = "policy"
@@ -35,3 +35,4 @@ class Critic(AdamW):
     epochs: Count = 1
     minibatches: Count = 1
     pack_tokens: Count = 512
+    gradient_checkpointing: bool = False

@@ -9,11 +9,15 @@ from stages.common.params.prompts import Prompts
 
 
 class Compute(Section):
-    """Where and in what precision models run. `auto`: CUDA and bfloat16 where there is a GPU, CPU and float32 else."""
+    """Where and in what precision models run. `auto`: CUDA and bfloat16 where there is a GPU, CPU and float32 else.
+
+    `compile`: torch.compile of the passes of score and update, which gives other bits.
+    """
 
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Literal["auto"] | Count = "auto"
+    compile: bool = False
 
 
 class Model(Section):

@@ -16,6 +16,7 @@ class Update(AdamW):
     objectives with a ratio correct for it, `reinforce` does not.
     `constant_length`: the divisor of that reduction (null: `rollout.max_new_tokens`).
     `entropy_bonus`: per nat of the mean entropy of a token.
+    `gradient_checkpointing`: less memory for activations, more time, the same gradients.
     """
 
     objective: Literal["reinforce", "ppo", "gspo", "cispo", "sapo"] = "reinforce"
@@ -30,3 +31,4 @@ class Update(AdamW):
     epochs: Count = 1
     minibatches: Count = 1
     pack_tokens: Count = 512
+    gradient_checkpointing: bool = False

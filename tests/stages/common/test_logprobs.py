@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from stages.common.logprobs import completion_logprobs, entropy, row_logprobs, takes_block_mask
+from stages.common.logprobs import completion_logprobs, entropy_of_logprobs, row_logprobs, takes_block_mask
 from stages.common.packing import Group, pack
-from tests.tiny import gpt2, llama, sliding
+from tests.tiny import gpt2, llama, qwen2, sliding
 
 GROUPS = [
     Group([11, 12, 13, 14], [[21, 22, 0], [23], [24, 25, 26, 27, 28]], [0, 1, 2]),
@@ -15,7 +15,11 @@ GROUPS = [
 ROWS = [(group.prompt_ids, completion) for group in GROUPS for completion in group.completions]
 
 
-@pytest.fixture(params=[llama, gpt2], ids=["rotary", "absolute"])
+KINDS = {"rotary": llama, "absolute": gpt2, "grouped-query": qwen2, "sliding-window": sliding}
+WEIGHT = torch.tensor([1.0, -2.0, 0.5, 3.0, -1.0, 0.25])  # of each row, in a loss
+
+
+@pytest.fixture(params=[llama, gpt2, qwen2], ids=["rotary", "absolute", "grouped-query"])
 def model(request):
     return request.param()
 
@@ -30,8 +34,8 @@ def unpadded(model, temperature):
     return found
 
 
-def padded(model, side):
-    """One batch, padded on one side with the end-of-sequence id, as a trainer would."""
+def padded(model, side, temperature=1.0):
+    """One batch, padded on one side with the end-of-sequence id, as a trainer would; with gradient."""
     width = max(len(p) + len(c) for p, c in ROWS)
     ids, mask = torch.zeros(len(ROWS), width, dtype=torch.long), torch.zeros(len(ROWS), width, dtype=torch.long)
     starts = []
@@ -42,15 +46,16 @@ def padded(model, side):
         mask[row, start : start + length] = 1
         starts.append(start + len(prompt))
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    logp = model(ids, attention_mask=mask, position_ids=positions).logits.log_softmax(dim=-1)
+    logits = model(ids, attention_mask=mask, position_ids=positions).logits / temperature
+    logp = logits.log_softmax(dim=-1)
     return [
-        [logp[row, starts[row] + t - 1, token].item() for t, token in enumerate(completion)]
+        torch.stack([logp[row, starts[row] + t - 1, token] for t, token in enumerate(completion)])
         for row, (_, completion) in enumerate(ROWS)
     ]
 
 
 def flat(rows):
-    return torch.tensor([value for row in rows for value in row])
+    return torch.tensor([float(value) for row in rows for value in row])
 
 
 @pytest.mark.parametrize("budget", [1, 12, 20, 1000])
@@ -62,6 +67,7 @@ def test_packed_equals_unpadded(model, budget, temperature):
     )
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_packed_equals_padded(model, side):
     found = completion_logprobs(model, GROUPS, 1.0, 1000)
@@ -70,10 +76,9 @@ def test_packed_equals_padded(model, side):
 
 def gradient(model, budget, one_by_one):
     model.zero_grad()
-    weight = torch.tensor([1.0, -2.0, 0.5, 3.0, -1.0, 0.25])
     for row in pack(GROUPS, budget, one_by_one=one_by_one):
-        logp_T, _ = row_logprobs(model, row, 0.9)
-        (weight[row.row_T] * logp_T).sum().backward()
+        logp_T = row_logprobs(model, row, 0.9)
+        (WEIGHT[row.row_T] * logp_T).sum().backward()
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
@@ -82,6 +87,23 @@ def test_gradients_do_not_depend_on_the_packing(model):
     whole, plain = gradient(model, 1000, False), gradient(model, 1000, True)
     torch.testing.assert_close(whole, plain, rtol=0, atol=1e-4)
     torch.testing.assert_close(gradient(model, 13, False), plain, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_and_log_probs_are_those_of_a_padded_batch(kind):
+    """As a stage reads the model: packed where it takes a block mask, one by one where it does not."""
+    model = KINDS[kind]().requires_grad_(True)
+    one_by_one = not takes_block_mask(model)
+    assert one_by_one == (kind == "sliding-window")
+    found = gradient(model, 20, one_by_one)
+    model.zero_grad()
+    rows = padded(model, "right", 0.9)
+    sum(weight * row.sum() for weight, row in zip(WEIGHT, rows, strict=True)).backward()
+    expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    assert expected.norm() > 1
+    assert (found - expected).norm() < 1e-5 * expected.norm()
+    logp = completion_logprobs(model, GROUPS, 0.9, 20, one_by_one=one_by_one)
+    torch.testing.assert_close(flat(logp[row] for row in range(6)), torch.cat(rows).detach(), rtol=0, atol=1e-4)
 
 
 def test_a_block_mask_is_taken_by_full_attention_only():
@@ -98,4 +120,6 @@ def test_one_by_one_is_right_for_a_sliding_window():
 
 def test_entropy_of_uniform_and_of_certain():
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
-    torch.testing.assert_close(entropy(logits), torch.tensor([4.0, 1.0]).log(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        entropy_of_logprobs(logits.log_softmax(-1)), torch.tensor([4.0, 1.0]).log(), rtol=0, atol=1e-6
+    )

@@ -39,6 +39,31 @@ def test_going_on_from_the_stored_state_equals_never_stopping(tmp_path, dtype):
         assert torch.equal(resumed.parameters[name], straight.parameters[name])
 
 
+def test_moments_stay_in_the_file_until_a_step_wants_them(tmp_path):
+    path, again = tmp_path / "state.safetensors", tmp_path / "again.safetensors"
+    first = StoredAdamW(parameters(), SETTINGS)
+    train(first, 2)
+    first.save(path)
+    second = StoredAdamW(parameters(), SETTINGS)
+    second.load(path)
+    assert second.step() == (0.0, None)
+    assert not second.adamw.state
+    second.save(again)  # no step was taken: the same state
+    assert again.read_bytes() == path.read_bytes()
+    third = StoredAdamW(parameters(), SETTINGS)
+    third.load(path)
+    tensors, counts = third.snapshot(moved=True)
+    assert counts == {"a": 2.0, "b": 2.0}
+    fourth = StoredAdamW(parameters(), SETTINGS)
+    fourth.load(path)
+    fourth.restore({name: tensor + 1 for name, tensor in tensors.items()}, counts, 2)
+    train(fourth, 1)  # with the moments that were restored, and not those of the file
+    third.restore({name: tensor + 1 for name, tensor in tensors.items()}, counts, 2)
+    train(third, 1)
+    for name in ("a", "b"):
+        assert torch.equal(fourth.parameters[name], third.parameters[name])
+
+
 def test_masters_keep_updates_that_bfloat16_would_lose():
     weight = torch.nn.Parameter(torch.ones(1, dtype=torch.bfloat16))
     optimizer = StoredAdamW({"w": weight}, Update(learning_rate=1e-4, max_grad_norm=1.0))

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.common.packing import Group, PackedRow, block_mask, pack, split_groups
+from stages.common.block_mask import block_mask
+from stages.common.packing import Group, PackedRow, pack, split_groups
 
 
 def test_block_mask_by_hand():
@@ -56,3 +57,23 @@ def test_a_group_over_the_budget_is_split_and_repeats_its_prompt():
         ([1, 2], [[3], [4]], [0, 1]),
         ([1, 2], [[5]], [2]),
     ]
+
+
+def sizes(packed):
+    return [len(row.ids_L) for row in packed]
+
+
+def test_groups_fill_up_the_fullest_row_that_has_room():
+    made = [Group([9] * n, [[8]], [i]) for i, n in enumerate((5, 2, 3, 6, 2))]  # 6, 3, 4, 7 and 3 tokens
+    packed = pack(made, 10)
+    assert sizes(packed) == [10, 10, 3]
+    assert [list(dict.fromkeys(row.row_T)) for row in packed] == [[3, 1], [0, 2], [4]]
+    assert vars(pack(made, 10)[0]) == vars(packed[0])
+
+
+@given(groups, st.integers(12, 60))
+def test_the_longest_row_is_first_and_no_two_rows_could_have_been_one(shapes, budget):
+    made = [Group([9] * prompt, [[5] * n for n in lengths], range(len(lengths))) for prompt, lengths in shapes]
+    found = sizes(pack(made, budget))
+    assert found == sorted(found, reverse=True)
+    assert len(found) < 2 or sum(found[-2:]) > budget

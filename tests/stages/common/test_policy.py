@@ -1,6 +1,8 @@
 """Policies as folders, and what a process that keeps models warm must notice."""
 
 import json
+import shutil
+import weakref
 
 import pytest
 import torch
@@ -90,6 +92,28 @@ def test_a_base_changed_behind_the_back_is_noticed(base):
     after = logits(models.policy(folder))
     assert not torch.equal(before, after)
     assert torch.equal(after, logits(Models(RUNTIME).policy(folder)))
+
+
+def test_other_models_are_freed_for_the_update_of_all_weights_and_read_again(base):
+    models, full = Models(RUNTIME), paths.policy("i0001")
+    shutil.copytree(base, full)
+    model = models.policy(full)
+    with models.reference() as reference:
+        before, gone = logits(reference), weakref.ref(reference)
+    del reference
+    models.keep_policy_alone()
+    assert gone() is None
+    assert models.policy(full) is model
+    with models.reference() as reference:
+        assert torch.equal(logits(reference), before)
+
+
+def test_what_an_adapter_is_built_into_stays(base):
+    models = Models(RUNTIME)
+    model = models.policy(make_adapter("i0001", 0.05))
+    models.keep_policy_alone()
+    with models.reference() as reference:
+        assert reference is model
 
 
 def test_switching_between_policies_gives_each_its_own_weights(base):

@@ -79,7 +79,16 @@ def test_rows_without_returns_are_left_out_and_without_any_nothing_moves(tmp_pat
     critic, journal = critic_over(llama(), tmp_path), Silent()
     weights = [p.detach().clone() for p in critic.model.parameters()]
     optimizer = StoredAdamW(trainable(critic.model), OPTIONS)
-    options = {"epochs": 1, "steps": 1, "clip": 0.2, "pack_tokens": 64, "iteration": 1, "seed": 0, "journal": journal}
+    options = {
+        "epochs": 1,
+        "steps": 1,
+        "clip": 0.2,
+        "pack_tokens": 64,
+        "checkpointed": False,
+        "iteration": 1,
+        "seed": 0,
+        "journal": journal,
+    }
     none = rows_to_learn().with_columns(returns=pl.lit(None, dtype=pl.List(pl.Float32)))
     (row,) = train(critic, optimizer, none, **options)
     assert (row["value_loss"], row["learning_rate"], row["rows"]) == (None, None, 0)
@@ -93,7 +102,15 @@ def test_rows_without_returns_are_left_out_and_without_any_nothing_moves(tmp_pat
 def test_training_brings_values_to_the_returns(tmp_path):
     critic = critic_over(llama(), tmp_path)
     optimizer = StoredAdamW(trainable(critic.model), OPTIONS)
-    options = {"epochs": 40, "steps": 1, "clip": None, "pack_tokens": 64, "iteration": 1, "seed": 0}
+    options = {
+        "epochs": 40,
+        "steps": 1,
+        "clip": None,
+        "pack_tokens": 64,
+        "checkpointed": False,
+        "iteration": 1,
+        "seed": 0,
+    }
     steps = train(critic, optimizer, rows_to_learn(), **options, journal=Silent())
     assert steps[-1]["value_loss"] < 0.05 * steps[0]["value_loss"]
     assert steps[0]["explained_variance"] < 0 < 0.3 < steps[-1]["explained_variance"]

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 import torch
 import yaml
+from peft import LoraConfig, get_peft_model
 
 from stages.common.optimizer import StoredAdamW
 from stages.common.params_file import parse_params
@@ -13,7 +14,7 @@ from stages.common.policy import trainable
 from stages.update.run import run_steps
 from tests.silent import Silent
 from tests.stages.update.test_step import rows_for
-from tests.tiny import llama
+from tests.tiny import llama, sliding
 from tests.workspace import ROOT
 
 
@@ -96,3 +97,55 @@ def test_without_any_row_in_the_loss_nothing_moves(rows):
         assert torch.equal(found.weights, torch.cat([p.detach().flatten() for p in llama().parameters()]))
         assert found.count == 0
         assert "step 1: no row has a gradient" in found.said[-1]
+
+
+def test_an_update_of_an_adapter_computes_no_gradient_of_the_base(rows):
+    """The layers below the first adapter are not even part of the backward pass."""
+    lora = LoraConfig(r=2, target_modules=["q_proj", "down_proj"], layers_to_transform=[1])
+    model, settings = get_peft_model(llama(), lora).eval(), params()
+    own = trainable(model)
+    with torch.no_grad():
+        for parameter in own.values():
+            parameter.fill_(0.05)
+    with_graph, seen = [], []
+    layers = model.get_base_model().model.layers
+    for layer in layers:
+        layer.register_forward_hook(lambda _, __, out: with_graph.append(out.requires_grad))
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(lambda _, name=name: seen.append(name))
+    run_steps(model, StoredAdamW(own, settings.update), rows, 1, settings, Silent())
+    assert set(seen) == set(own)
+    assert all("lora" in name for name in own)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert with_graph[-2:] == [False, True]
+
+
+def assert_same_columns(found, wanted):
+    for name, value in wanted.items():
+        same = found[name] is None if value is None else found[name] == pytest.approx(value, rel=1e-4, abs=1e-6)
+        assert same, (name, found[name], value)
+
+
+def test_checkpointing_changes_no_step(rows):
+    plain, checkpointed = take(rows), take(rows, gradient_checkpointing=True)
+    assert torch.allclose(checkpointed.weights, plain.weights, rtol=0, atol=1e-6)
+    assert_same_columns(checkpointed.steps[0], plain.steps[0])
+
+
+@pytest.mark.parametrize("keep_zero", [False, True])
+def test_packing_changes_no_column_of_the_steps_table(rows, keep_zero):
+    """Small rows and one large row: sums of micro-batches; only rows that are skipped are not described."""
+    entropy = {"entropy_bonus": 1e-9} if keep_zero else {}
+    one, many = (take(rows, pack_tokens=tokens, **entropy) for tokens in (1000, 14))
+    assert_same_columns(many.steps[0], one.steps[0])
+    assert one.steps[0]["rows_with_gradient"] == (9 if keep_zero else 6)
+
+
+def test_a_model_without_block_mask_is_told_of_once():
+    model, settings, journal = sliding().requires_grad_(True), params(epochs=2, objective="ppo"), Silent()
+    rows = rows_for(model).with_columns(in_loss=pl.lit(True), accepted=pl.lit(True))
+    run_steps(model, StoredAdamW(trainable(model), settings.update), rows, 1, settings, journal)
+    assert [text for text in journal.said if "block mask" in text] == [
+        "this model does not take a block mask: one completion per forward pass"
+    ]

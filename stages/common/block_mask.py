@@ -1,0 +1,116 @@
+"""What a token of a packed row may look at, in the two forms that attention takes it.
+
+On a CPU, and in models that cannot do otherwise, a dense mask [L, L]. On CUDA torch's FlexAttention: a function of two
+positions and the blocks of 128 x 128 positions that have any pair, so that no [L, L] tensor exists and blocks that
+nobody looks at are not computed.
+
+Models take both through one attention function, registered with transformers under `BLOCK_ATTENTION`: a pass with a
+BlockMask goes to FlexAttention, and every other one (the sampler's, a row of one completion) to torch's own kernel. So
+nothing has to be switched between rollout and update, or between a forward pass and the backward pass that repeats it.
+
+Dimension suffixes: L tokens of one packed row, N its blocks of 128 tokens.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.flex_attention import flex_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from stages.common.packing import PackedRow
+
+BLOCK_ATTENTION = "sdpa_or_flex"
+BLOCK = 128  # tokens; the kernels' own block size
+NOWHERE = -1  # the group of the positions that fill up the last block
+
+
+def block_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **options: Any) -> Any:
+    """FlexAttention for a BlockMask, torch's scaled dot product attention for any other mask."""
+    forward = flex_attention_forward if isinstance(attention_mask, BlockMask) else sdpa_attention_forward
+    return forward(module, query, key, value, attention_mask, **options)
+
+
+AttentionInterface.register(BLOCK_ATTENTION, block_attention)
+AttentionMaskInterface.register(BLOCK_ATTENTION, sdpa_mask)
+
+
+def use_block_attention(model: Any) -> None:
+    """Give the model the attention that takes both masks, if its layers can do with FlexAttention."""
+    if model._supports_flex_attn and model.config.get_text_config()._attn_implementation == "sdpa":
+        model.set_attn_implementation(BLOCK_ATTENTION)
+
+
+def use_dense_masks(model: Any) -> bool:
+    """Take it away again; False if the model does not have it."""
+    had = has_block_attention(model)
+    if had:
+        model.set_attn_implementation("sdpa")
+    return had
+
+
+def has_block_attention(model: Any) -> bool:
+    return bool(model.config.get_text_config()._attn_implementation == BLOCK_ATTENTION)
+
+
+def mask_for(model: Any, row: PackedRow, device: torch.device) -> Tensor | BlockMask:
+    """The row's mask in the form that the model's attention takes; a dense one is added to the scores."""
+    if has_block_attention(model):
+        return flex_mask(row, device)
+    allowed = block_mask(row, device)
+    return torch.zeros_like(allowed, dtype=model.dtype).masked_fill(~allowed, torch.finfo(model.dtype).min)
+
+
+def block_mask(row: PackedRow, device: torch.device) -> Tensor:
+    """Boolean [1, 1, L, L], true where the query (third axis) may look at the key (fourth)."""
+    group_L = torch.tensor(row.group_L, device=device)
+    branch_L = torch.tensor(row.branch_L, device=device)
+    same_group_LL = group_L[:, None] == group_L[None, :]
+    visible_LL = (branch_L[None, :] == 0) | (branch_L[:, None] == branch_L[None, :])
+    causal_LL = torch.ones(len(row.ids_L), len(row.ids_L), dtype=torch.bool, device=device).tril()
+    return (same_group_LL & visible_LL & causal_LL)[None, None]
+
+
+def flex_mask(row: PackedRow, device: torch.device) -> BlockMask:
+    """The same as a function of positions, and the blocks in which it is true anywhere."""
+    length = len(row.ids_L)
+    filled = -length % BLOCK  # kernels ask about whole blocks
+    group_L = torch.tensor(row.group_L + [NOWHERE] * filled, device=device)
+    branch_L = torch.tensor(row.branch_L + [0] * filled, device=device)
+
+    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        same_group = group_L[query] == group_L[key]
+        return (query >= key) & same_group & ((branch_L[key] == 0) | (branch_L[query] == branch_L[key]))
+
+    keys = key_blocks(row)
+    count_N = torch.tensor([len(blocks) for blocks in keys], dtype=torch.int32, device=device)
+    padded = [blocks + [0] * (len(keys) - len(blocks)) for blocks in keys]
+    index_NN = torch.tensor(padded, dtype=torch.int32, device=device)
+    return BlockMask.from_kv_blocks(
+        count_N[None, None], index_NN[None, None], BLOCK_SIZE=BLOCK, mask_mod=visible, seq_lengths=(length, length)
+    )
+
+
+def key_blocks(row: PackedRow) -> list[list[int]]:
+    """For each block of queries the blocks of keys with anything that one of them may look at, ascending.
+
+    A query looks at its own completion up to itself and at its prompt; both lie together.
+    """
+    starts: dict[tuple[int, int], int] = {}
+    ends: dict[tuple[int, int], int] = {}
+    segment_L = list(zip(row.group_L, row.branch_L, strict=True))
+    for place, segment in enumerate(segment_L):
+        starts.setdefault(segment, place)
+        ends[segment] = place
+    found = []
+    for first in range(0, len(segment_L), BLOCK):
+        last = min(first + BLOCK, len(segment_L)) - 1
+        seen: set[int] = set()
+        for group, branch in dict.fromkeys(segment_L[first : last + 1]):
+            for segment in {(group, 0), (group, branch)}:
+                seen |= set(range(starts[segment] // BLOCK, min(ends[segment], last) // BLOCK + 1))
+        found.append(sorted(seen))
+    return found
