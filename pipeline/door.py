@@ -11,6 +11,7 @@ from typing import Literal
 
 from dvc.exceptions import DvcException
 from dvc.repo import Repo
+from fsspec.implementations.memory import MemoryFileSystem
 
 from pipeline.dvc_files import keep_lock
 from pipeline.dvc_fs import WholeFiles
@@ -82,10 +83,20 @@ def reproduce(stage: StageId) -> Outcome:
     except DvcException as error:
         own = run_of(stage.stage, stage.name) != before
         raise StageFailedError(f"{stage.dvc_name}: {reason(stage, error, own)}") from error
+    finally:
+        forget_memory_files()
     keep_lock()
     if not changed:
         return "unchanged"
     return "computed" if run_of(stage.stage, stage.name) != before else "restored"
+
+
+def forget_memory_files() -> None:
+    """DVC writes the list of each folder that it hashes into memory, and fsspec keeps that for as long as the process
+    lasts, and a file system for each thread: half a megabyte an iteration.
+    """
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.clear_instance_cache()
 
 
 def reason(stage: StageId, error: BaseException, started: bool) -> str:

@@ -1,5 +1,6 @@
 """DVC that is shown one stage's entry of dvc.lock writes the same lock as DVC that sees all of it, and less slowly."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 from dvc.repo import Repo
+from fsspec.implementations.memory import MemoryFile
 
-from pipeline.door import open_repo
+from pipeline.door import StageId, open_repo, reproduce
 from pipeline.dvc_files import LOCK
 from pipeline.lock_text import EMPTY, HEADER, entries, is_whole, only, split, with_entry
 
@@ -81,6 +83,14 @@ def test_what_others_wrote_meanwhile_stays(tmp_path, monkeypatch):
     (text,) = run(folder, open_repo, monkeypatch, STAGES[:1])
     assert list(split(text, LOCK)) == ["one", "two", "own"]
     assert split(text, LOCK)["own"] == split(without, LOCK)["own"]
+
+
+def test_a_long_run_holds_no_more_than_a_short_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(made(tmp_path / "a"))
+    for stage in STAGES:
+        reproduce(StageId(stage, stage, "a"))
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, MemoryFile)]
 
 
 def test_a_lock_that_has_more_than_stages_is_shown_as_it_is(tmp_path, monkeypatch):
