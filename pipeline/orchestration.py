@@ -1,8 +1,8 @@
 """Flows that bring DVC stages up to date: one task per stage, followed on the screen and in Prefect, an orderly end.
 
 A stage that was found, and not computed, ends as `Cached`, with the reason. A run that is told to stop ends as
-Cancelled, the stage that works too, whatever the signal makes of the library that it finds at work. Another try is made only where it can help: after a process that was killed, or a server that
-was lost.
+Cancelled, the stage that works too, whatever the signal makes of the library that it finds at work. Another try is made
+only where it can help: after a process that was killed, or a server that was lost.
 """
 
 import os

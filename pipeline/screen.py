@@ -126,8 +126,8 @@ class Screen:
 
     def iteration(self, name: str) -> None:
         row = training_row(name, read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)))
-        reward = "none " if row["reward"] is None else f"{row['reward']:.3f}"
-        kl = f"{'-':>6}" if row["kl"] is None else f"{row['kl']:6.3f}"
+        reward = "none " if row["reward"] is None else f"{row['reward']:z.3f}"
+        kl = f"{'-':>6}" if row["kl"] is None else f"{row['kl']:z6.3f}"
         seconds = sum(seconds_of(stage, name) or 0.0 for stage in ("rollout", "score", "advantage", "update"))
         self.console.print(
             f"{name}  reward {reward}  KL {kl}  length "
@@ -138,8 +138,8 @@ class Screen:
     def evaluation(self, name: str) -> None:
         found = json.loads(paths.evaluation(name).read_text(encoding="utf-8"))
         self.console.print(
-            f"[bold]{name}  held-out reward {found['reward']:.3f} "
-            f"\\[{found['reward_low']:.3f}, {found['reward_high']:.3f}][/bold] "
+            f"[bold]{name}  held-out reward {found['reward']:z.3f} "
+            f"\\[{found['reward_low']:z.3f}, {found['reward_high']:z.3f}][/bold] "
             f"after {_training(name)}, {found['n_prompts']} prompts, "
             f"length {found['completions/mean_length']:.1f}"
         )

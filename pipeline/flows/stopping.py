@@ -93,8 +93,8 @@ def is_stopping(error: BaseException | None = None) -> bool:
 
 
 def cancel(reason: str, status: int | None = None) -> None:
-    """Stop the run from another thread; `status`: with which the command exits, that of SIGTERM if not given. Nothing is
-    to do when it stops already: the signal would count as the second one.
+    """Stop the run from another thread; `status`: with which the command exits, that of SIGTERM if not given. One
+    that stops already is let be: the signal would count as the second one.
     """
     if _stopping:
         return
