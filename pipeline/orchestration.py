@@ -121,8 +121,9 @@ def working(worker: Worker) -> Iterator[None]:
 def reproduced(stage: StageId, number: int) -> Outcome:
     """Bring a stage up to date, followed on the screen and in Prefect; `number` is its place in the run."""
     worker = _worker.get()
-    if worker is not None:
-        worker.ensure()
+    if worker is not None and not worker.is_running:
+        with Screen.current().loading():
+            worker.ensure()
     heard = Heard()
     with Screen.current().stage(stage, number) as show, artifacts.progress(stage) as tell:
 

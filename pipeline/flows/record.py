@@ -79,11 +79,11 @@ def _cancelled(client: SyncPrefectClient, run: UUID) -> bool:
     return state is not None and (state.is_cancelling() or state.is_cancelled())
 
 
-def cancelled_instead(flow: Any, run: Any, state: State[Any]) -> None:
+def cancelled_instead(flow: Any, flow_run: Any, state: State[Any]) -> None:
     """Prefect calls a flow run Crashed if a signal comes while it is at work on that itself: it is Cancelled."""
     if stopping.is_stopping(sys.exception()):
         with get_client(sync_client=True) as client:
-            client.set_flow_run_state(run.id, Cancelled(message=stopping.why()), force=True)
+            client.set_flow_run_state(flow_run.id, Cancelled(message=stopping.why()), force=True)
 
 
 def mark_left() -> None:
