@@ -29,7 +29,8 @@ import sys, json
 from prefect.client.orchestration import get_client
 with get_client(sync_client=True) as client:
     deployment = client.read_deployment_by_name("rloo/tried")
-    print("id", client.create_flow_run_from_deployment(deployment.id, parameters={"iterations": 1, **json.loads(sys.argv[1])}).id)
+    asked = {"iterations": 1, **json.loads(sys.argv[1])}
+    print("id", client.create_flow_run_from_deployment(deployment.id, parameters=asked).id)
 """
 LIST = """
 from prefect.client.orchestration import get_client
