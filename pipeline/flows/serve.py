@@ -2,7 +2,8 @@
 
 Runs of one workspace follow each other: the deployment's concurrency limit is 1, and what comes meanwhile is queued.
 Prefect's runner has a thread of its own; the main thread waits for a signal. What runs then is cancelled, the
-deployment paused until the next `rloo serve`. If that takes too long (the server may be gone), all processes end all the same.
+deployment paused until the next `rloo serve`. If that takes too long (the server may be gone), all processes end
+all the same.
 """
 
 import asyncio
