@@ -30,6 +30,7 @@ setup: $(READY)  ## make the virtual environment and install everything
 
 $(READY): pyproject.toml constraints.txt requirements-model.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	@echo 'installing about 2 GB of packages into $(VENV): this takes some minutes'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[datasets,dev,math,study,trl]'
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[gym]' \

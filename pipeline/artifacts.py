@@ -43,7 +43,7 @@ def row_of(name: str) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
+    return round(value, 4) + 0.0 if isinstance(value, float) else value  # -0.0 + 0.0 is 0.0
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def _card(row: dict[str, Any]) -> str:
     return (
         f"~~~~text\n{row['prompt']}\n~~~~\n\n~~~~text\n{row['completion']}\n~~~~\n\n"
         f"`{row['prompt_id']}` sample {row['sample']}: reward {text(row['task_reward'])}, score {text(row['score'])}, "
-        f"baseline {text(row['baseline']) or 'none'}, advantage {row['advantage']:+.3f} by {row['estimator']}"
+        f"baseline {text(row['baseline']) or 'none'}, advantage {row['advantage']:+z.3f} by {row['estimator']}"
     )
 
 

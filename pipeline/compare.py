@@ -135,7 +135,7 @@ def _print_rows(
         changes = "" if one == names[0] else str(frame[f"sign_change/{one}"].sum())
         counts = (len(advantage), int((advantage > 0).sum()), int((advantage < 0).sum()))
         sizes = (abs(advantage).mean(), abs(advantage).max()) if len(advantage) else (0.0, 0.0)
-        table.add_row(one, *map(str, counts), *(f"{size:.3f}" for size in sizes), changes)
+        table.add_row(one, *map(str, counts), *(f"{size:z.3f}" for size in sizes), changes)
     console.print(table)
 
 
@@ -145,5 +145,5 @@ def _print_cosines(console: Console, names: Sequence[str], cosines_EE: Tensor, p
     for one in names:
         table.add_column(one, justify="right", overflow="fold")
     for one, row in zip(names, cosines_EE.tolist(), strict=True):
-        table.add_row(one, *("none" if math.isnan(value) else f"{value:.3f}" for value in row))
+        table.add_row(one, *("none" if math.isnan(value) else f"{value:z.3f}" for value in row))
     console.print(table)

@@ -127,7 +127,7 @@ def _print_summary(console: Console, names: tuple[str, str], chosen: Sequence[st
 def _counts(rows: pl.DataFrame) -> list[str]:
     flags = ("score_changed", "advantage_changed", "sign_changed", "sign_flips")
     mean = rows.select(pl.col("advantage_change").abs().mean()).item()
-    return [str(rows.height), *(str(rows[flag].sum()) for flag in flags), "-" if mean is None else f"{mean:.3f}"]
+    return [str(rows.height), *(str(rows[flag].sum()) for flag in flags), "-" if mean is None else f"{mean:z.3f}"]
 
 
 def _print_rows(console: Console, names: tuple[str, str], rows: pl.DataFrame) -> None:

@@ -1,8 +1,8 @@
 """Flows that bring DVC stages up to date: one task per stage, followed on the screen and in Prefect, an orderly end.
 
 A stage that was found, and not computed, ends as `Cached`, with the reason. A run that is told to stop ends as
-Cancelled, its tasks too. Another try is made only where it can help: after a process that was killed, or a server that
-was lost.
+Cancelled, the stage that works too, whatever the signal makes of the library that it finds at work. Another try is made
+only where it can help: after a process that was killed, or a server that was lost.
 """
 
 import os
@@ -22,7 +22,7 @@ from pipeline import artifacts
 from pipeline.door import Outcome, StageFailedError, StageId, reproduce, use_this_python
 from pipeline.flows import stopping
 from pipeline.flows.heard import Heard
-from pipeline.flows.record import begin_record
+from pipeline.flows.record import begin_record, cancelled_instead
 from pipeline.follow import Record, followed
 from pipeline.screen import Screen
 from pipeline.worker import Worker
@@ -50,13 +50,14 @@ def flow(**options: Any) -> Callable[[Callable[P, R]], "prefect.Flow[P, Any]"]:
             try:
                 begin_record()
                 return body(*arguments, **named)
-            except TerminationSignal as signal:
-                stopping.stopping(signal.signal)
             except CancelledRun:  # a flow inside this one has ended so
                 pass
+            except BaseException as error:
+                if not stopping.is_stopping(error):
+                    raise
             return Cancelled(message=stopping.why())
 
-        return prefect.flow(persist_result=False, **options)(run)
+        return prefect.flow(persist_result=False, on_crashed=[cancelled_instead], **options)(run)
 
     return made
 
@@ -69,8 +70,9 @@ def task(**options: Any) -> Callable[[Callable[P, Outcome]], "prefect.Task[P, An
         def run(*arguments: P.args, **named: P.kwargs) -> Any:
             try:
                 outcome = body(*arguments, **named)
-            except TerminationSignal as signal:
-                stopping.stopping(signal.signal)
+            except BaseException as error:
+                if not stopping.is_stopping(error):
+                    raise
                 return Cancelled(message=stopping.why())
             if outcome == "computed":
                 return outcome
@@ -119,8 +121,9 @@ def working(worker: Worker) -> Iterator[None]:
 def reproduced(stage: StageId, number: int) -> Outcome:
     """Bring a stage up to date, followed on the screen and in Prefect; `number` is its place in the run."""
     worker = _worker.get()
-    if worker is not None:
-        worker.ensure()
+    if worker is not None and not worker.is_running:
+        with Screen.current().loading():
+            worker.ensure()
     heard = Heard()
     with Screen.current().stage(stage, number) as show, artifacts.progress(stage) as tell:
 

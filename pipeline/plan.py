@@ -61,6 +61,14 @@ class Plan:
         return iteration_name(self.last_number)
 
     @property
+    def title(self) -> str:
+        """`w0002 of w0003, i0003 to i0004`: the window for people, and the one that the run ends with."""
+        last = self
+        while not last.is_last:
+            last = last.next
+        return f"{self.window} of {last.window}, {self.names[0]} to {self.last}"
+
+    @property
     def is_last(self) -> bool:
         """Whether the run ends with this window."""
         return self.last_number == self.iterations

@@ -117,7 +117,7 @@ def _cell(value: float | int | None, *, share: bool) -> str:
         return "-"
     if isinstance(value, int):
         return str(value)
-    return f"{value:.0%}" if share else f"{value:.3f}"
+    return f"{value:.0%}" if share else f"{value:z.3f}"
 
 
 def _print_statuses(console: Console, scores: pl.DataFrame) -> None:

@@ -31,11 +31,12 @@ NAMED = 6  # stages that the summary names; more are counted
 
 
 class Screen:
-    """Progress of one flow run. The stage that runs is followed through its journal."""
+    """Progress of the stages `of` a window, say. The one that runs is followed through its journal."""
 
     _current: ClassVar["Screen | None"] = None
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, of: str = "the run") -> None:
+        self.of = of
         self.console = Console(file=sys.stdout)  # bound now: DVC's own output is redirected while a stage runs
         self.progress = Progress(
             TextColumn("{task.description}", table_column=None),
@@ -46,7 +47,7 @@ class Screen:
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self.run = self.progress.add_task("run".ljust(18), total=total, detail="")
+        self.run = self.progress.add_task(of.ljust(18), total=total, detail="")
         self.outcomes: dict[str, Outcome] = {}
 
     @classmethod
@@ -67,6 +68,18 @@ class Screen:
         type(self)._current = None
         if self.outcomes:
             self.console.print(self.summary(), highlight=False)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Say what is going on before the first stage, and after a worker that has died."""
+        if not self.console.is_terminal:
+            self.console.print("Loading libraries", highlight=False)
+        before = self.progress.tasks[0].fields["detail"]
+        self.progress.update(self.run, detail="loading libraries", refresh=True)
+        try:
+            yield
+        finally:
+            self.progress.update(self.run, detail=before)
 
     @contextmanager
     def stage(self, stage: StageId, number: int) -> Iterator[Callable[[list[Record]], None]]:
@@ -114,7 +127,7 @@ class Screen:
 
     def summary(self) -> str:
         """Which stages were computed, and which were not."""
-        return "Stages: " + "; ".join(
+        return f"Stages of {self.of}: " + "; ".join(
             f"{len(names)} {told}{_listed(names) if named else ''}"
             for outcome, told, named in (
                 ("computed", "computed", True),
@@ -126,8 +139,8 @@ class Screen:
 
     def iteration(self, name: str) -> None:
         row = training_row(name, read_table(paths.PROMPTS, PROMPTS, ("prompt_id",)))
-        reward = "none " if row["reward"] is None else f"{row['reward']:.3f}"
-        kl = f"{'-':>6}" if row["kl"] is None else f"{row['kl']:6.3f}"
+        reward = "none " if row["reward"] is None else f"{row['reward']:z.3f}"
+        kl = f"{'-':>6}" if row["kl"] is None else f"{row['kl']:z6.3f}"
         seconds = sum(seconds_of(stage, name) or 0.0 for stage in ("rollout", "score", "advantage", "update"))
         self.console.print(
             f"{name}  reward {reward}  KL {kl}  length "
@@ -138,8 +151,8 @@ class Screen:
     def evaluation(self, name: str) -> None:
         found = json.loads(paths.evaluation(name).read_text(encoding="utf-8"))
         self.console.print(
-            f"[bold]{name}  held-out reward {found['reward']:.3f} "
-            f"\\[{found['reward_low']:.3f}, {found['reward_high']:.3f}][/bold] "
+            f"[bold]{name}  held-out reward {found['reward']:z.3f} "
+            f"\\[{found['reward_low']:z.3f}, {found['reward_high']:z.3f}][/bold] "
             f"after {_training(name)}, {found['n_prompts']} prompts, "
             f"length {found['completions/mean_length']:.1f}"
         )

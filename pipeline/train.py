@@ -89,7 +89,7 @@ def prepare(plan: Plan, worker: Worker) -> Facts:
     """Bring what all windows share up to date; what it was made of."""
     now = inputs()
     with working(worker):
-        run_stages(stages_of_the_run(plan), plan)
+        run_stages(stages_of_the_run(plan), plan, "all windows")
     return {**now, **sources()}
 
 
@@ -97,7 +97,7 @@ def state_of_sources(plan: Plan, worker: Worker) -> Facts:
     """The same as it is now: a run of many windows is long, and users' files may change while it is under way."""
     now = inputs()
     with working(worker):
-        run_stages([stage_id(ALWAYS_RUN, plan.last)], plan)
+        run_stages([stage_id(ALWAYS_RUN, plan.last)], plan, "all windows")
     return {**now, **sources()}
 
 
@@ -116,14 +116,14 @@ def train_window(plan: Plan, worker: Worker, *, prepared: bool = False) -> None:
 def window_flow(window: str, first: str, last: str, prepared: bool) -> None:
     """The stages of the open window, which is the plan on disk, a task each."""
     plan = read_plan()
-    run_stages(stages_of_the_window(plan) if prepared else stages_in_order(plan), plan)
+    run_stages(stages_of_the_window(plan) if prepared else stages_in_order(plan), plan, plan.title)
     artifacts.history()
 
 
-def run_stages(stages: list[StageId], plan: Plan) -> None:
-    """Bring stages of the open window up to date, one after the other."""
+def run_stages(stages: list[StageId], plan: Plan, of: str) -> None:
+    """Bring stages of the open window up to date, one after the other; `of` what they are, for the screen."""
     watch = Watch(plan)
-    with Screen(total=len(stages)) as screen:
+    with Screen(len(stages), of) as screen:
         for number, stage in enumerate(stages):
             if brought_up(run_stage(stage.dvc_name, plan.last, number)) == "computed":
                 report(stage, screen, watch)

@@ -59,7 +59,7 @@ def write(frame: pl.DataFrame, path: Path) -> None:
 def _text(column: str, value: float) -> str:
     if abs(value) < ROUNDING:
         return "0"
-    return f"{value:.4f}" if column == "cosine" else f"{value:.3f}"
+    return f"{value:z.4f}" if column == "cosine" else f"{value:z.3f}"
 
 
 def table(frame: pl.DataFrame) -> Table:
@@ -83,4 +83,4 @@ def variance(console: Console, out: Path, beta: float) -> None:
     write(frame, out)
     console.print(table(frame))
     console.print(CAPTION, markup=False, highlight=False)
-    console.print(f"beta {beta:g}, σ² {frame['score_variance'][0]:.4f}. {out}: all figures", markup=False)
+    console.print(f"beta {beta:g}, σ² {frame['score_variance'][0]:z.4f}. {out}: all figures", markup=False)

@@ -112,9 +112,13 @@ class Worker:
         self.address = str(PARTIAL.parent / f".worker.{own_identity()}.sock")
         self.process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def ensure(self) -> None:
         """Start the worker if it is not running."""
-        if self.process is not None and self.process.poll() is None:
+        if self.is_running:
             return
         for socket_file in Path(self.address).parent.glob(".worker.*.sock"):  # ours, and of runs that were killed
             if not lives(socket_file.name.split(".")[2]) or str(socket_file) == self.address:

@@ -43,7 +43,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         short(row["completion"]),
         f"{row['finish_reason']}, {row['length']} tokens",
         "\n".join(sorted(rewards)),
-        "" if advantage is None else f"{advantage:+.3f}",
+        "" if advantage is None else f"{advantage:+z.3f}",
         row.get("reason") or "",
     ]
 

@@ -4,12 +4,17 @@ Its working directory is the project's folder. Parameters are checked by Prefect
 the pipeline before anything runs; a run that is refused is a Failed one with the reason.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
+from prefect.exceptions import CancelledRun
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 from pydantic import Field
 
 from pipeline.door import check_project
+from pipeline.flows import stopping
 from pipeline.flows.settings import settle
 from pipeline.heal import tell_healed
 from pipeline.orchestration import flow, get_ready
@@ -42,15 +47,29 @@ def train(
         window: Iterations of one window; as the plan has it if not given.
     """
     get_ready()
-    check_project()
-    every, size = stored_options()
-    plan = make_plan(iterations, evaluate_every or every, window or size)
-    with run_lock("a run of the deployment"):
+    with told(), run_lock("a run of the deployment"):
+        check_project()
+        every, size = stored_options()
+        plan = make_plan(iterations, evaluate_every or every, window or size)
         tell_healed()
         for key, value in settle(preset, overrides or {}).items():
             get_run_logger().info(f"params.yaml: {key} = {value!r}"[:MESSAGE_CHARACTERS])
         check_rewards()
         train_windows(plan.iterations, plan.evaluate_every, plan.size)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Say in the terminal of what serves it that a run begins, and how it ends; its page in Prefect has the rest."""
+    run = f"rloo: run {flow_run.name}"
+    print(f"{run} ({flow_run.id}) begins", flush=True)
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, CancelledRun) or stopping.is_stopping(error)
+        print(f"{run} is cancelled: {stopping.why()}" if stopped else f"{run} has failed: {error}", flush=True)
+        raise
+    print(f"{run} is finished", flush=True)
 
 
 def check_rewards() -> None:

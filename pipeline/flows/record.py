@@ -6,6 +6,7 @@ ended, and whose process is gone, has crashed.
 
 import json
 import os
+import sys
 import threading
 import time
 from typing import Any
@@ -24,7 +25,7 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
-from prefect.states import Crashed
+from prefect.states import Cancelled, Crashed
 
 from pipeline.flows import server, stopping
 from stages.common.files import publish
@@ -76,6 +77,13 @@ def _cancelled(client: SyncPrefectClient, run: UUID) -> bool:
     except (httpx.HTTPError, PrefectException):
         return False
     return state is not None and (state.is_cancelling() or state.is_cancelled())
+
+
+def cancelled_instead(flow: Any, flow_run: Any, state: State[Any]) -> None:
+    """Prefect calls a flow run Crashed if a signal comes while it is at work on that itself: it is Cancelled."""
+    if stopping.is_stopping(sys.exception()):
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(flow_run.id, Cancelled(message=stopping.why()), force=True)
 
 
 def mark_left() -> None:

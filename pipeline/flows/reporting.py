@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
-from prefect.exceptions import CancelledRun, PrefectException, TerminationSignal
+from prefect.exceptions import CancelledRun, PrefectException
 
 from pipeline.flows import stopping
 from pipeline.flows.server import Api, open_api, wait_for
@@ -14,15 +14,14 @@ from stages.common.errors import StageError
 @contextmanager
 def reporting() -> Iterator[Api]:
     """The server is there, or is coming up, while the block imports what it needs; `begin` waits for it."""
-    stopping.listen()
     try:
+        stopping.listen()
         yield open_api()
-    except TerminationSignal as signal:
-        stopping.stopping(signal.signal)
-        raise stopping.RunStoppedError from None
-    except CancelledRun:
-        raise stopping.RunStoppedError from None
-    except (httpx.HTTPError, PrefectException) as error:
+    except BaseException as error:
+        if stopping.is_stopping(error) or isinstance(error, CancelledRun):
+            raise stopping.RunStoppedError from None
+        if not isinstance(error, httpx.HTTPError | PrefectException):
+            raise
         raise StageError(
             f"Prefect could not be told how the run goes ({type(error).__name__}: {error}); what is finished stays, "
             "and the same command goes on from here"

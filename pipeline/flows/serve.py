@@ -1,8 +1,9 @@
 """`rloo serve`: this workspace's training flow as a deployment, to be run, scheduled and cancelled in the Prefect UI.
 
 Runs of one workspace follow each other: the deployment's concurrency limit is 1, and what comes meanwhile is queued.
-Prefect's runner has a thread of its own; the main thread waits for a signal. What runs then is cancelled, the schedule
-paused until the next `rloo serve`. If that takes too long (the server may be gone), all processes end all the same.
+Prefect's runner has a thread of its own; the main thread waits for a signal. What runs then is cancelled, the
+deployment paused until the next `rloo serve`. If that takes too long (the server may be gone), all processes end
+all the same.
 """
 
 import asyncio

@@ -81,8 +81,23 @@ def stopping(number: int) -> None:
     leave_within(EXIT_SECONDS, number)
 
 
+def is_stopping(error: BaseException | None = None) -> bool:
+    """Whether the run was told to stop. A signal that finds a library at work may come out as an error of the library's
+    own, such as `error`, which was raised while the signal was on its way.
+    """
+    while error is not None and not _stopping:
+        if isinstance(error, TerminationSignal):
+            stopping(error.signal)
+        error = error.__context__
+    return bool(_stopping)
+
+
 def cancel(reason: str, status: int | None = None) -> None:
-    """Stop the run from another thread; `status`: with which the command exits, that of SIGTERM if not given."""
+    """Stop the run from another thread; `status`: with which the command exits, that of SIGTERM if not given. One
+    that stops already is let be: the signal would count as the second one.
+    """
+    if _stopping:
+        return
     _reasons.append(reason)
     if status is not None:
         _statuses.append(status)

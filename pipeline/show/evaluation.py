@@ -54,16 +54,16 @@ def comparison(console: Console, before: str, after: str) -> None:
     parts = [key.split("/")[1] for key in first if key.startswith("parts/") and key.endswith("/mean")]
     for part in sorted(parts, key=lambda name: (-first[f"parts/{name}/n"], name)):
         old, new = first[f"parts/{part}/mean"], last.get(f"parts/{part}/mean", float("nan"))
-        table.add_row(part, str(first[f"parts/{part}/n"]), f"{old:.2f}", f"{new:.2f}", f"{new - old:+.2f}")
+        table.add_row(part, str(first[f"parts/{part}/n"]), f"{old:z.2f}", f"{new:z.2f}", f"{new - old:+z.2f}")
     table.add_section()
     for title, key in (("mean length", "completions/mean_length"), ("cut off", "completions/clipped_ratio")):
-        table.add_row(title, "", f"{first[key]:.2f}", f"{last[key]:.2f}", f"{last[key] - first[key]:+.2f}")
+        table.add_row(title, "", f"{first[key]:z.2f}", f"{last[key]:z.2f}", f"{last[key] - first[key]:+z.2f}")
     table.add_row(
         "distinct bigrams",
         "",
-        f"{first['distinct_2']:.2f}",
-        f"{last['distinct_2']:.2f}",
-        f"{last['distinct_2'] - first['distinct_2']:+.2f}",
+        f"{first['distinct_2']:z.2f}",
+        f"{last['distinct_2']:z.2f}",
+        f"{last['distinct_2'] - first['distinct_2']:+z.2f}",
     )
     table.add_section()
     add_rewards(table, first, last)
@@ -74,7 +74,7 @@ def comparison(console: Console, before: str, after: str) -> None:
         str(first["n_prompts"]),
         interval(first, "reward"),
         interval(last, "reward"),
-        f"{gain:+.3f} [{low:+.3f}, {high:+.3f}]",
+        f"{gain:+z.3f} [{low:+z.3f}, {high:+z.3f}]",
         style="bold",
     )
     console.print(table)
@@ -89,7 +89,7 @@ def add_rewards(table: Table, first: dict[str, Any], last: dict[str, Any]) -> No
     for key in keys if len(keys) > 1 else []:
         name, old, new = key.split("/")[1], first[key], last[key]
         if old is not None and new is not None:
-            table.add_row(name, "", f"{old:.3f}", f"{new:.3f}", f"{new - old:+.3f}")
+            table.add_row(name, "", f"{old:z.3f}", f"{new:z.3f}", f"{new - old:+z.3f}")
 
 
 def add_win_rates(table: Table, before: str, after: str) -> None:
@@ -98,7 +98,7 @@ def add_win_rates(table: Table, before: str, after: str) -> None:
     if any(found):
         shown = [interval(verdict, "win_rate") if verdict else "" for verdict in found]
         table.add_row("win-rate", "", *shown, "")
-        table.add_row("of which ties", "", *(f"{verdict['ties']:.2f}" if verdict else "" for verdict in found), "")
+        table.add_row("of which ties", "", *(f"{verdict['ties']:z.2f}" if verdict else "" for verdict in found), "")
 
 
 def read_verdict(name: str) -> dict[str, Any]:
@@ -109,4 +109,4 @@ def read_verdict(name: str) -> dict[str, Any]:
 
 
 def interval(found: dict[str, Any], key: str) -> str:
-    return f"{found[key]:.3f} [{found[f'{key}_low']:.3f}, {found[f'{key}_high']:.3f}]"
+    return f"{found[key]:z.3f} [{found[f'{key}_low']:z.3f}, {found[f'{key}_high']:z.3f}]"

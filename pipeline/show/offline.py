@@ -34,7 +34,7 @@ def offline(console: Console, last: str) -> None:
     told = {paths.INITIAL: "", **{name: how_trained(name, settings) for name, settings in policies.items()}}
     for name, trained in (told | {last: f"{paths.iteration_number(last)} iterations"}).items():
         found = read_evaluation(name)
-        kl = "-" if found["kl"] is None else f"{found['kl']:.2f}"
+        kl = "-" if found["kl"] is None else f"{found['kl']:z.2f}"
         numbers = (kl, f"{found['completions/mean_length']:.1f}")
         table.add_row(name, trained, interval(found, "reward"), _win_rate(name), *numbers)
     console.print(table)

@@ -65,7 +65,7 @@ def _baseline(row: dict[str, Any]) -> str:
     if row["baseline"] is None:
         return "none"
     siblings = f"mean of the scores of its {row['n_scorable'] - 1} scorable siblings"
-    return f"{row['baseline']:.3f}, {siblings if row['estimator'] == 'rloo' else BASELINES[row['estimator']]}"
+    return f"{row['baseline']:z.3f}, {siblings if row['estimator'] == 'rloo' else BASELINES[row['estimator']]}"
 
 
 def _advantage(row: dict[str, Any]) -> str:
@@ -75,7 +75,7 @@ def _advantage(row: dict[str, Any]) -> str:
     if by_token is None:
         return whole
     what = "by token" if row["estimator"] == "gae" else "with the KL to go"
-    return f"{whole}; {what} {by_token[0]:.3f} at the first token, {by_token[-1]:.3f} at the last"
+    return f"{whole}; {what} {by_token[0]:z.3f} at the first token, {by_token[-1]:z.3f} at the last"
 
 
 def _score(row: dict[str, Any]) -> str:
@@ -85,7 +85,7 @@ def _score(row: dict[str, Any]) -> str:
 
 def _kl(row: dict[str, Any]) -> str:
     """Of a run with beta 0 there is none."""
-    return "-" if row["kl"] is None else f"{row['kl']:.4f} = {row['logp_sum']:.4f} - {row['ref_logp_sum']:.4f}"
+    return "-" if row["kl"] is None else f"{row['kl']:z.4f} = {row['logp_sum']:z.4f} - {row['ref_logp_sum']:z.4f}"
 
 
 def _drawn(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Values as short texts."""
+"""Values as short texts. `z` in a format: what is rounded to zero has no sign."""
 
 from typing import Any
 
@@ -6,4 +6,4 @@ from typing import Any
 def text(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:z.3f}" if isinstance(value, float) else str(value)

@@ -46,7 +46,7 @@ def run_stage(stage: StageId, title: str, number: int) -> Outcome:
 def study_flow(name: str) -> None:
     """Run what of the study is not there yet."""
     stages = stages_of(read_study(name))
-    with Screen(total=len(stages)) as screen:
+    with Screen(len(stages), name) as screen:
         for number, stage in enumerate(stages):
             title = stage.dvc_name.partition(":")[2]
             brought_up(run_stage(stage, title, number))

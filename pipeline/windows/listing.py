@@ -92,4 +92,4 @@ def _cells(line: Line) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else f"{value:z.3f}"

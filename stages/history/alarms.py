@@ -59,8 +59,9 @@ def _length(row: Row, first: Row, options: Alarms) -> Alarm | None:
     ratio = row[key] / first[key]
     if 1 / factor <= ratio <= factor:
         return None
+    beyond = f"above {factor:g}" if ratio > factor else f"below 1/{factor:g}"
     times = f"{ratio:.2f} times the first iteration's {first[key]:.1f}"
-    return Alarm("length", f"{row[key]:.1f} tokens on average, {times}")
+    return Alarm("length", f"{row[key]:.1f} tokens on average, {times}, {beyond}")
 
 
 def _proxy_against_gold(rows: Sequence[Row], options: Alarms) -> Alarm | None:
@@ -75,7 +76,8 @@ def _proxy_against_gold(rows: Sequence[Row], options: Alarms) -> Alarm | None:
     if rose <= 0 or fell <= options.gold_falls_by:
         return None
     since = f"since iteration {known[-2]['iteration']}"
-    return Alarm("proxy_against_gold", f"{since} {options.proxy} rose by {rose:.3g}, {options.gold} fell by {fell:.3g}")
+    beyond = f"{options.gold} fell by {fell:.3g}, more than {options.gold_falls_by:g}"
+    return Alarm("proxy_against_gold", f"{since} {options.proxy} rose by {rose:.3g}, {beyond}")
 
 
 def _column(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.door import stage_id
 from pipeline.follow import followed
+from pipeline.plan import make_plan
 from pipeline.screen import Screen
 from stages.common.journal import Journal
 
@@ -58,3 +59,16 @@ def test_lines_reach_the_terminal_though_stdout_is_redirected(project, capsys):
 def test_names_of_dvc_stages(dvc_name, stage, name):
     found = stage_id(dvc_name, "i0018")
     assert (found.stage, found.name) == (stage, name)
+
+
+def test_the_summary_names_the_window_and_a_worker_that_loads_is_told(capsys):
+    second = make_plan(5, 2, 2).next
+    with Screen(1, second.title) as screen:
+        with screen.loading():
+            assert screen.progress.tasks[0].fields["detail"] == "loading libraries"
+        screen.finished(stage_id("rollout@i0003", "i0004"), "unchanged")
+    assert screen.progress.tasks[0].fields["detail"] == "1 stages were up to date"
+    assert capsys.readouterr().out.splitlines() == [
+        "Loading libraries",
+        "Stages of w0002 of w0003, i0003 to i0004: 1 unchanged",
+    ]

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from pipeline.show.history import AT_ENDS, LINES, shown
+from pipeline.show.text import text
 
 
 def history(count, every):
@@ -34,3 +35,8 @@ def test_evaluated_iterations_stand_for_their_stretch():
 
 def test_a_history_without_evaluations_is_folded_too():
     assert shown(pl.DataFrame({"iteration": range(500)})).height <= LINES + 1
+
+
+@pytest.mark.parametrize(("value", "expected"), [(-0.0004, "0.000"), (-0.0, "0.000"), (-0.0006, "-0.001"), (1, "1")])
+def test_what_is_rounded_to_zero_has_no_sign(value, expected):
+    assert text(value) == expected

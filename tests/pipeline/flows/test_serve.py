@@ -5,6 +5,7 @@ One server, three starts of `rloo serve`, and a reward that hangs.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,10 +25,12 @@ print(api.url, flush=True)
 time.sleep(600)
 """
 ASK = """
+import sys, json
 from prefect.client.orchestration import get_client
 with get_client(sync_client=True) as client:
     deployment = client.read_deployment_by_name("rloo/tried")
-    print("id", client.create_flow_run_from_deployment(deployment.id, parameters={"iterations": 1}).id)
+    asked = {"iterations": 1, **json.loads(sys.argv[1])}
+    print("id", client.create_flow_run_from_deployment(deployment.id, parameters=asked).id)
 """
 LIST = """
 from prefect.client.orchestration import get_client
@@ -92,7 +95,9 @@ def ended(serve, number):
 
 
 def test_a_run_that_is_under_way_is_cancelled(workspace, serving):
-    workspace.run("python", "-c", ASK)
+    """And one that is refused has failed; the terminal says so of both."""
+    workspace.run("python", "-c", ASK, '{"overrides": {"score.nonsense": 1}}')
+    workspace.run("python", "-c", ASK, "{}")
     journal = workspace.folder / "data" / "logs" / "i0000" / "evaluate.jsonl"
     while not journal.exists():
         assert serving.poll() is None
@@ -102,7 +107,11 @@ def test_a_run_that_is_under_way_is_cancelled(workspace, serving):
     assert seconds < 10
     lines = workspace.run("python", "-c", LIST).splitlines()
     flows, tasks, paused = json.loads(next(line for line in lines if line.startswith("[")))
-    assert set(flows) == {"Cancelled"}
+    assert sorted(set(flows)) == ["Cancelled", "Failed"]
+    told = (workspace.folder / "serve.log").read_text()
+    assert re.search(r"^rloo: run 1-iterations \(.*\) begins$", told, re.MULTILINE)
+    assert re.search(r"^rloo: run 1-iterations has failed: .*score.nonsense", told, re.MULTILINE)
+    assert re.search(r"^rloo: run 1-iterations is cancelled: stopped by SIG", told, re.MULTILINE)
     assert ["evaluate@i0000", "Cancelled"] in tasks
     assert {state for _, state in tasks} <= {"Cancelled", "Completed", "Cached"}
     assert paused, "what is scheduled waits for the next `rloo serve`"

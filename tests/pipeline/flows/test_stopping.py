@@ -34,6 +34,18 @@ except TerminationSignal as signal:
     print(error, flush=True)
     sys.exit(error.status)
 """
+AFTERWARDS = """
+import os, signal
+from pipeline import cli
+from pipeline.flows import stopping
+
+@cli.app.command()
+def tables():
+    stopping.listen()
+    os.kill(os.getpid(), signal.SIGINT)
+
+cli.main(["tables"])
+"""
 
 
 @pytest.fixture
@@ -70,3 +82,9 @@ def test_a_signal_ends_the_work_in_order(running, number, to_group):
     first, second = output.splitlines()
     assert first == "the work has put its files in order"
     assert second == f"stopped by {number.name}; what is finished stays, and the same command goes on from here"
+
+
+def test_a_signal_while_a_command_shows_what_came_out_is_a_line_too():
+    done = subprocess.run([sys.executable, "-c", AFTERWARDS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr == "rloo: stopped by SIGINT; what is finished stays, and the same command goes on from here\n"

@@ -77,9 +77,37 @@ def test_the_initial_policy_raises_none():
     assert alarms_of([{"iteration": 0}], Alarms(kl_above=1.0)) == []
 
 
-def test_texts_say_what_was_measured_and_where_the_threshold_is():
-    (alarm,) = alarms_of([FIRST, later(kl=7.25)], Alarms(kl_above=4.0))
-    assert alarm.text == "7.25 nats of KL per sequence, above 4"
+@pytest.mark.parametrize(
+    ("options", "rows", "expected"),
+    [
+        ({"entropy_below": 0.5}, [later(entropy=0.25)], "0.25 nats of entropy per token, below 0.5"),
+        ({"kl_above": 4.0}, [later(kl=7.25)], "7.25 nats of KL per sequence, above 4"),
+        (
+            {"length_factor": 1.5},
+            [later(**{"completions/mean_length": 41.0})],
+            "41.0 tokens on average, 2.05 times the first iteration's 20.0, above 1.5",
+        ),
+        (
+            {"length_factor": 1.5},
+            [later(**{"completions/mean_length": 10.0})],
+            "10.0 tokens on average, 0.50 times the first iteration's 20.0, below 1/1.5",
+        ),
+        (
+            {"constant_reward_share": 0.9},
+            [later(frac_reward_zero_std=0.95)],
+            "95% of the groups have one reward only, the threshold is 90%",
+        ),
+        ({"mean_advantage_above": 0.1}, [later(mean_advantage=-0.11)], "0.11 mean advantage, absolute, above 0.1"),
+        (
+            GOLD,
+            [evaluated(5, 1.0, 0.5), evaluated(10, 2.0, 0.4)],
+            "since iteration 5 rm rose by 1, gold fell by 0.1, more than 0.05",
+        ),
+    ],
+)
+def test_texts_say_what_was_measured_and_where_the_threshold_is(options, rows, expected):
+    (alarm,) = alarms_of([FIRST, *rows], Alarms(**options))
+    assert alarm.text == expected
 
 
 @pytest.mark.parametrize("options", [{"proxy": "rm"}, {"stop": ["kl"]}, {"length_factor": 1.0}])
