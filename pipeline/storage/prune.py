@@ -47,8 +47,8 @@ def is_checkpoint(out: Out) -> bool:
     return out.stage.startswith("update@") and parts[:1] == (str(paths.DATA),) and parts[1] in CHECKPOINTS
 
 
-def _checkpoint_folder(out: Out) -> Path:
-    return Path(*Path(out.path).parts[:3])  # data/optimizer/i0003 of data/optimizer/i0003/optimizer.safetensors
+def checkpoint_folder(path: str | Path) -> Path:
+    return Path(*Path(path).parts[:3])  # data/optimizer/i0003 of data/optimizer/i0003/optimizer.safetensors
 
 
 def _goners(windows: Iterable[Window], keep: dict[str, str]) -> list[Out]:
@@ -74,7 +74,7 @@ def plan_pruning(options: Storage, cache: Cache) -> Pruning:
     history = history_of(windows, cache) if options.best is not None else None
     keep = kept(options, windows, history)
     goners = _goners(windows, keep)
-    folders = sorted({_checkpoint_folder(out) for out in goners})
+    folders = sorted({checkpoint_folder(out.path) for out in goners})
     found = Pruning(keep, folders=[folder for folder in folders if folder.exists()])
     if cache.is_shared:
         found.held = {out.path: SHARED for out in goners if out.size and cache.has(out.md5)}
@@ -86,7 +86,7 @@ def plan_pruning(options: Storage, cache: Cache) -> Pruning:
         there = [md5 for md5 in going - cache.objects(needed) if cache.has(md5)]
         found.objects = sorted(there, key=lambda md5: (not md5.endswith(".dir"), md5))
     leaving = set(found.objects)
-    going_now = (out for out in goners if out.md5 in leaving or _checkpoint_folder(out) in found.folders)
+    going_now = (out for out in goners if out.md5 in leaving or checkpoint_folder(out.path) in found.folders)
     found.goes = sorted({str(out.iteration) for out in going_now}, key=paths.iteration_number)
     found.freed = _freed([*(cache.file(md5) for md5 in found.objects), *_files(found.folders)])
     return found

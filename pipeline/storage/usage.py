@@ -13,6 +13,7 @@ from pipeline.storage.objects import Cache
 from pipeline.storage.prune import is_checkpoint
 from pipeline.storage.references import held_elsewhere
 from pipeline.storage.windows import Window, all_locks, outs_of
+from pipeline.windows.lock import of_a_window
 from stages.common import paths
 
 EVALUATIONS = frozenset({"eval.json", "generations.parquet", "judge.json", "judged.parquet"})
@@ -105,7 +106,8 @@ def prefect_database() -> Path | None:
 
 
 def _window_row(window: Window, cache: Cache) -> dict[str, object]:
-    outs = {out.md5: out for out in window.outs}
+    """Of what belongs to the window; what comes before the first iteration is in every window's lock."""
+    outs = {out.md5: out for out in window.outs if of_a_window(out.stage)}
     checkpoints = [out for out in window.outs if is_checkpoint(out) and out.size]
     policies = [out for out in checkpoints if out.path.startswith(str(paths.DATA / "policies"))]
     return {

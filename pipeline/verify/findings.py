@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-State = Literal["damaged", "not listed", "missing", "no manifest"]
-BAD: frozenset[State] = frozenset(
-    {"damaged", "not listed"}
-)  # what readers refuse; the others are not made yet, or gone
+State = Literal["damaged", "not listed", "missing", "no manifest", "pruned"]
+BAD: frozenset[State] = frozenset({"damaged", "not listed"})  # what readers refuse; others are not made yet, or gone
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,12 @@ from pipeline.verify import cache, workspace
 from pipeline.verify.cache import EARLIER
 from pipeline.verify.findings import Finding
 from pipeline.verify.locks import LOCK, read_locks
+from pipeline.verify.pruned import show_pruned, told_apart
+from stages.common import paths
 from stages.common.durable import remove, sync
 from stages.common.errors import StageError
 
+POLICIES = paths.DATA / "policies"
 SHOWN = 3  # files of one stage that are missing, or without a manifest
 
 
@@ -45,7 +48,7 @@ def _exclusive(repair: bool) -> AbstractContextManager[object]:
 
 
 def examine(console: Console, names: list[str], objects: Path) -> list[Finding]:
-    """All findings, each path once, in the order of their paths."""
+    """All findings, each path once, damaged ones first."""
     intact: set[Path] = set()
     locks = read_locks(objects)
     with console.status("") as status:
@@ -55,12 +58,18 @@ def examine(console: Console, names: list[str], objects: Path) -> list[Finding]:
 
         found = [*workspace.examine(names, locks, say, intact), *cache.examine(objects, locks, names, say, intact)]
     console.print(f"{len(intact)} files in data are what their stages wrote", highlight=False)
-    return sorted({one.path: one for one in reversed(found)}.values(), key=lambda one: (not one.is_bad, one.path))
+    return sorted(told_apart([*{one.path: one for one in reversed(found)}.values()]), key=_place)
+
+
+def _place(one: Finding) -> tuple[bool, bool, Path]:
+    """Damaged files first; of a checkpoint, which is several, the policy."""
+    return not one.is_bad, POLICIES not in one.path.parents, one.path
 
 
 def show(console: Console, findings: Sequence[Finding]) -> None:
     """A row for each damaged file; of those that are missing or have no manifest the first of a stage, and a count."""
-    if not findings:
+    show_pruned(console, findings)
+    if all(one.state == "pruned" for one in findings):
         console.print("nothing is damaged or missing")
         return
     table = Table(title="Not as its stage wrote it")
@@ -68,7 +77,7 @@ def show(console: Console, findings: Sequence[Finding]) -> None:
         table.add_column(title, overflow="fold")
     for one in (one for one in findings if one.is_bad):
         table.add_row(f"[bold red]{one.state}[/bold red]", str(one.path), one.made_by, one.detail)
-    others = sorted((one for one in findings if not one.is_bad), key=_kind)
+    others = sorted((one for one in findings if not one.is_bad and one.state != "pruned"), key=_kind)
     for (state, room), group in groupby(others, key=_kind):
         paths = [str(one.path) for one in group]
         more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
@@ -80,7 +89,7 @@ def show(console: Console, findings: Sequence[Finding]) -> None:
 
 
 def _kind(one: Finding) -> tuple[str, str]:
-    """What is missing may be many files, pruned ones: they are counted by the kind of stage that makes them."""
+    """What is missing may be many files: they are counted by the kind of stage that makes them."""
     return one.state, re.split("[@ ]", one.made_by)[0]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.verify.findings import Finding
 from pipeline.verify.locks import FOLDER, Locks
 from stages.common import paths
+from stages.common.checked import manifest_of
 from stages.common.errors import StageError
 from stages.common.fingerprint import file_hash
 from stages.common.manifest import ManifestError, files_of, read_manifest
@@ -39,7 +40,7 @@ def examine(names: list[str], locks: Locks, say: Say, intact: set[Path]) -> Iter
             content = None
         if content is not None:
             intact.add(path)
-            yield from _files(path, content["files"], made_by, locks, intact)
+            yield from _files(path, current(path, content["files"]), made_by, locks, intact)
     if not names:
         yield from _without_manifest(locks)
 
@@ -50,6 +51,21 @@ def maker(path: Path, locks: Locks) -> str:
         return locks.of_path[path].stage
     stage, name = producer_of(path) or ("", None)
     return f"{stage} {name}" if name else stage
+
+
+def current(manifest: Path, listed: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest says of the files that there are now.
+
+    The history has one place: of several windows, or of a plan that was shorter before, each has a manifest of it, and
+    that of the plan's last iteration holds.
+    """
+    return {name: entry for name, entry in listed.items() if not _of_another(Path(name), manifest)}
+
+
+def _of_another(path: Path, manifest: Path) -> bool:
+    """Whether a file that belongs to no iteration by its path is that of another manifest now."""
+    stage, name = producer_of(path) or ("", "")
+    return name is None and stage == manifest.stem and manifest_of(path) != manifest
 
 
 def _files(manifest: Path, listed: dict[str, Any], made_by: str, locks: Locks, intact: set[Path]) -> Iterator[Finding]:
@@ -66,7 +82,7 @@ def _files(manifest: Path, listed: dict[str, Any], made_by: str, locks: Locks, i
         else:
             yield Finding("damaged", path, made_by, why)
     yield from _not_listed(listed, made_by)
-    if manifest in intact and not as_locked(manifest, locks) and all(as_locked(Path(name), locks) for name in listed):
+    if manifest in intact and _is_another(manifest, locks) and all(as_locked(Path(name), locks) for name in listed):
         intact.discard(manifest)  # nothing that it lists is another one than DVC knows
         yield Finding("damaged", manifest, made_by, "other bytes")
 
@@ -83,6 +99,11 @@ def as_locked(path: Path, locks: Locks) -> bool:
     """Whether a file has the bytes that DVC's lock names."""
     out = locks.of_path.get(path)
     return out is not None and not out.oid.endswith(FOLDER) and md5_of(path) == out.oid
+
+
+def _is_another(path: Path, locks: Locks) -> bool:
+    """Whether a lock has the file, with other bytes."""
+    return path in locks.of_path and not as_locked(path, locks)
 
 
 def md5_of(path: Path) -> str:

@@ -8,7 +8,9 @@ from pipeline.lock_text import Lock
 from pipeline.plan import Plan
 from pipeline.windows.files import content_md5, end_file
 from pipeline.windows.lock import Out
+from stages.common.checked import here
 from stages.common.errors import StageError
+from stages.common.manifest import REMEDY
 
 
 def cache_folder() -> Path:
@@ -25,7 +27,11 @@ def cached(cache: Path, md5: str) -> Path:
 
 def listed(cache: Path, md5: str) -> dict[str, str]:
     """relative path -> hash of the files of a folder that is in the cache."""
-    return {one["relpath"]: one["md5"] for one in json.loads(cached(cache, md5).read_text(encoding="utf-8"))}
+    path = cached(cache, md5)
+    try:
+        return {one["relpath"]: one["md5"] for one in json.loads(path.read_text(encoding="utf-8"))}
+    except (ValueError, TypeError, KeyError) as error:
+        raise StageError(f"{here(path)}: damaged, and no list of a folder any more ({error!r}); {REMEDY}") from None
 
 
 def is_cached(cache: Path, md5: str) -> bool:

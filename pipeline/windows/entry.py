@@ -13,9 +13,11 @@ from pipeline.windows.cached import cache_folder, cached, listed, missing, read_
 from pipeline.windows.files import content_md5, end_file
 from pipeline.windows.lock import Out
 from pipeline.windows.made_of import differs_in_training
+from stages.common.checked import here
 from stages.common.errors import StageError
 from stages.common.files import link_file, publish, sweep_partial
 from stages.common.journal import journalled
+from stages.common.manifest import REMEDY
 from stages.common.paths import iteration_number
 
 STAGE = "window_entry"
@@ -33,8 +35,8 @@ def restore(path: Path, out: Out, cache: Path) -> None:
             place(cached(cache, md5), scratch)
         if content_md5(scratch) != md5:
             raise StageError(
-                f"{path}: what DVC's cache has under {md5} has other content; delete {cached(cache, md5)} and what it "
-                "lists, and run `rloo pull` or `rloo train` again"
+                f"{path}: damaged in DVC's cache: {here(cached(cache, md5))}, or what it lists, has other content "
+                f"than its name says; {REMEDY}"
             )
 
 

@@ -9,6 +9,9 @@ from rich.table import Table
 
 from pipeline.lock_text import Lock
 from pipeline.plan import Plan, read_plan
+from pipeline.storage.page import size
+from pipeline.storage.prune import is_checkpoint
+from pipeline.storage.windows import Out
 from pipeline.windows.cached import cache_folder, is_cached
 from pipeline.windows.layout import begun, belongs, lock_of, windows
 from pipeline.windows.lock import of_windows, outs, read_lock
@@ -16,10 +19,15 @@ from pipeline.windows.made_of import Facts, facts_now, reasons
 from pipeline.windows.metrics import Metrics, history_of, metrics_of, seconds_in
 from pipeline.windows.walk import shortened
 
+GONE = "are not in DVC's cache: `rloo pull` fetches them where a remote has them"
+
 
 @dataclass(frozen=True)
 class Line:
-    """A window, its state, and of its outputs how many there are, bytes in DVC's cache, and how many are not there."""
+    """A window, its state, and what of its own outputs DVC's cache has: bytes, each content once.
+
+    `pruned`: iterations whose checkpoint is not there, but for the window's last; `gone`: other outputs.
+    """
 
     plan: Plan
     state: str
@@ -28,6 +36,7 @@ class Line:
     seconds: float | None
     outputs: int
     size: int
+    pruned: int
     gone: int
 
 
@@ -47,12 +56,26 @@ def state_of(plan: Plan, lock: Lock, opened: Plan, facts: Facts) -> tuple[str, l
 
 def line_of(plan: Plan, opened: Plan, facts: Facts, cache: Path) -> Line:
     lock = lock_of(plan, opened) if plan.number == opened.number or belongs(plan) else {}
-    made = [out for stage in of_windows(lock) for out in outs(lock, stage).values()]
-    there = [out for out in made if is_cached(cache, out["md5"])]
+    made = [out for stage in of_windows(lock) for out in _outs(lock, stage)]
+    absent = {out for out in made if not is_cached(cache, out.md5)}
+    pruned = {out for out in absent if is_checkpoint(out) and out.iteration != plan.last}
+    sizes = {out.md5: out.size for out in made if out not in absent}
     state, why = state_of(plan, lock, opened, facts)
-    size = sum(int(out.get("size", 0)) for out in there)
-    metrics = metrics_of(plan, history_of(lock, cache))
-    return Line(plan, state, why, metrics, seconds_in(plan), len(made), size, len(made) - len(there))
+    return Line(
+        plan,
+        state,
+        why,
+        metrics_of(plan, history_of(lock, cache)),
+        seconds_in(plan),
+        outputs=len(made),
+        size=sum(sizes.values()),
+        pruned=len({out.iteration for out in pruned}),
+        gone=len(absent) - len(pruned),
+    )
+
+
+def _outs(lock: Lock, stage: str) -> list[Out]:
+    return [Out(stage, path, out["md5"], int(out.get("size", 0))) for path, out in outs(lock, stage).items()]
 
 
 def lines() -> list[Line]:
@@ -68,7 +91,7 @@ def show(console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("window", "iterations", "state"):
         table.add_column(title)
-    for title in ("reward", "held out", "KL", "seconds", "MB", "pruned"):
+    for title in ("reward", "held\nout", "KL", "seconds", "in the\ncache", "check-\npoints\npruned"):
         table.add_column(title, justify="right")
     for line in found:
         table.add_row(*_cells(line))
@@ -76,6 +99,8 @@ def show(console: Console) -> None:
     for line in found:
         if "outdated" in line.state:
             console.print(f"{line.plan.window}: {shortened(line.why)}", markup=False, highlight=False)
+        if line.gone:
+            console.print(f"{line.plan.window}: {line.gone} of {line.outputs} outputs {GONE}", highlight=False)
 
 
 def _cells(line: Line) -> list[str]:
@@ -86,8 +111,8 @@ def _cells(line: Line) -> list[str]:
         line.state,
         *(number(value) for value in (measured.reward, measured.held_out, measured.kl)),
         "-" if line.seconds is None else f"{line.seconds:.0f}",
-        f"{line.size / 1e6:.1f}" if line.outputs else "-",
-        f"{line.gone} of {line.outputs}" if line.gone else "-" if not line.outputs else "no",
+        size(line.size) if line.outputs else "-",
+        f"{line.pruned} of {len(line.plan.names)}" if line.pruned else "none" if line.outputs else "-",
     ]
 
 

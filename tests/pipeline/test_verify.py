@@ -3,9 +3,13 @@
 import copy
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
+
+from pipeline.plan import make_plan, write_plan
+from pipeline.verify.workspace import current
 
 DAMAGED = {  # file: the stage that would use it, and the DVC stage that makes it; a stage that began has no manifest
     "data/iterations/i0002/eval.json": ("history i0002", "evaluate@i0002"),
@@ -59,6 +63,17 @@ def test_inputs_of_a_manifest_are_dependencies_of_its_stage(reference):
         outs = {out["path"] for out in entry["outs"]} - {manifest}
         assert all(any(path == out or path.startswith(f"{out}/") for out in outs) for path in found["files"])
     assert seen > 100
+
+
+def test_of_manifests_of_the_history_that_of_the_last_iteration_holds(tmp_path, monkeypatch):
+    """So a plan that was made longer has nothing damaged, nor has a run of several windows."""
+    monkeypatch.chdir(tmp_path)
+    write_plan(make_plan(3, 1))
+    listed = {"data/history.csv": {}, "data/summary.json": {}}
+    assert current(Path("data/manifests/i0002/history.json"), listed) == {}
+    assert current(Path("data/manifests/i0003/history.json"), listed) == listed
+    others = {"data/policies/i0002/adapter_config.json": {}, "data/nobody/knows": {}}
+    assert current(Path("data/manifests/i0002/update.json"), others) == others
 
 
 def test_a_cold_process_writes_the_manifest_of_a_warm_one(workspace):

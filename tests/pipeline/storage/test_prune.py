@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -96,6 +97,23 @@ def test_pruning_frees_what_it_says_and_leaves_the_open_window_up_to_date(copied
         output = copied.run("dvc", "repro")
     assert copied.nothing_to_do(output), output
     assert "Nothing to prune" in copied.run("rloo", "storage", "prune")
+
+
+def test_verify_tells_what_was_pruned_from_what_is_missing(copied):
+    prunes(copied, keep_last=1, keep_every=3)
+    copied.run("rloo", "storage", "prune")
+    told = " ".join(copied.run("rloo", "verify").split())
+    assert "pruned: checkpoints of i0001, i0002, i0004, i0007, i0008. `rloo pull w0001` brings those of w0001" in told
+    assert "nothing is damaged or missing" in told
+    for kind in ("critics", "policies"):
+        drop(copied.folder / "data" / kind / "i0011")  # of the open window
+    drop(copied.folder / "data/optimizer/i0010")  # what that starts from
+    drop(policy(copied, "i0003") / "adapter_config.json")  # pruning takes no part of a folder
+    told = copied.run("rloo", "verify")
+    rows = re.findall(r"data/[a-z]+/i[0-9]+/", told.partition("Not as its stage wrote it")[2])
+    shown = [f"data/policies/{name}/" for name in ("i0003", "i0011", "i0011")]  # the critic is the "1 more"
+    assert rows == [*shown, "data/optimizer/i0010/"]
+    assert "and 1 more" in told
 
 
 def test_a_pruned_window_runs_again_from_its_start_to_the_same_bytes(copied, long_run):

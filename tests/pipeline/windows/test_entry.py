@@ -60,9 +60,21 @@ def test_a_flipped_byte_in_the_cache_is_noticed_and_named(project):
     file = cached(cache_folder(), project["data/iterations/i0002/history.parquet"]["md5"])
     file.chmod(0o644)
     file.write_bytes(b"X" + file.read_bytes()[1:])
-    with pytest.raises(StageError, match=r"i0002/history\.parquet: what DVC's cache has under .* has other content"):
+    with pytest.raises(
+        StageError, match=r"i0002/history\.parquet: damaged in DVC's cache: \.dvc/cache/.*other.*--repair"
+    ):
         run("i0002")
     assert not Path("data/iterations/i0002/history.parquet").exists()
+
+
+def test_a_list_of_a_folder_that_is_none_any_more_is_named_with_the_remedy(project, capsys):
+    listing = cached(cache_folder(), project[FOLDERS[0]]["md5"])
+    listing.chmod(0o644)
+    listing.write_bytes(b"X" + listing.read_bytes()[1:])
+    assert main(["i0002"]) == 1
+    told = capsys.readouterr().err
+    assert f"{listing.relative_to(Path.cwd())}: damaged, and no list of a folder any more" in told
+    assert "`rloo verify --repair`" in told
 
 
 def test_what_is_gone_from_the_cache_is_named_with_the_remedy(project, capsys):
