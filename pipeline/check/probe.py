@@ -57,12 +57,17 @@ def rollout(policy: Any, params: Params) -> Rollout:
     planned = batches(requests, whole)
     batch = planned[len(planned) // 2]
     steps = min(STEPS, options.max_new_tokens - 1)
-    settings = replace(whole, max_new_tokens=steps + 1)
-    started, times = time.monotonic(), list[float]()
-    sample(policy, batch, settings, lambda finished: times.append(time.monotonic()))
-    step = (times[-1] - times[0]) / steps if steps else 0.0
+    prefill = seconds_of(policy, batch, replace(whole, max_new_tokens=1))
+    further = seconds_of(policy, batch, replace(whole, max_new_tokens=steps + 1)) - prefill
     sequences = sum(len(request.seeds) for request in batch)
-    return Rollout(len(batch), sequences, len(planned), times[0] - started, step)
+    return Rollout(len(batch), sequences, len(planned), prefill, max(0.0, further) / max(1, steps))
+
+
+def seconds_of(policy: Any, batch: list[Request], settings: SamplerSettings) -> float:
+    """That sampling the batch takes."""
+    started = time.monotonic()
+    sample(policy, batch, settings)
+    return time.monotonic() - started
 
 
 def batches(requests: list[Request], settings: SamplerSettings) -> list[list[Request]]:

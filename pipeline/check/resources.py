@@ -10,6 +10,7 @@ from pipeline.check.dry_run import FIRST, DryRun
 from pipeline.check.findings import Finding
 from stages.common import paths
 from stages.common.cores import available_cores
+from stages.common.head import LOGITS_MB
 
 GB = 1e9
 BUSY = 0.5  # load of others, by core
@@ -22,29 +23,43 @@ def free_memory(device: str) -> int:
     return int(psutil.virtual_memory().available)
 
 
-def needed_memory(work: DryRun) -> dict[str, float]:
-    """Bytes by purpose, by count: what an iteration holds at once."""
+def needed_memory(work: DryRun) -> dict[str, dict[str, float]]:
+    """Bytes by purpose, by count, of what each part of an iteration holds at once."""
     size = torch.empty((), dtype=work.facts["runtime"].dtype).element_size()
-    weights, trainable = work.facts["parameters"], work.facts["trainable"]
     master = 4 if size < 4 else 0
-    config, options = work.facts["config"], work.params.rollout
-    lora = work.params.policy.method == "lora"
-    own = weights - trainable if lora else weights  # of the base alone
+    trainable, pack = work.facts["trainable"], work.params.update.pack_tokens
+    weights = {"weights": float(work.facts["parameters"] * size)}
+    logits = min(4.0 * int(work.facts["config"].vocab_size) * pack, LOGITS_MB * 2.0**20)
+    beside = _other_models(work, size)
+    stays = beside if work.params.policy.method == "lora" else {}  # an update of all weights frees them first
+    states = {"gradients": trainable * (4.0 if master else size), "moments": trainable * (8.0 + master)}
+    return {
+        "rollout": {**weights, **beside, "cache of a batch": _batch(work, size)},
+        "score": {**weights, **beside, "logits of a pass": logits},
+        "update": {**weights, **stays, **states, "logits of a pass": 2 * logits},
+    }
+
+
+def _other_models(work: DryRun, size: int) -> dict[str, float]:
+    """The reference, the critic and reward models."""
+    trainable = work.facts["trainable"] if work.params.policy.method == "lora" else 0
+    own = float((work.facts["parameters"] - trainable) * size)  # of the base alone
     beta = work.params.score.kl.beta
     wants = beta > 0 or work.params.evaluate.measures_kl(beta)
-    apart = wants and not (lora and work.params.prepare.reference is None)
-    vocabulary = int(config.vocab_size)
+    apart = wants and not (work.params.policy.method == "lora" and work.params.prepare.reference is None)
+    rewards = {reward.model for reward in work.params.score.rewards.values() if reward.model}
     return {
-        "weights": weights * size,
-        "reference": own * size if apart else 0,
-        "gradients": trainable * (4 if master else size),
-        "moments": trainable * (8 + master),
-        "logits of a pass": 4.0 * vocabulary * work.params.update.pack_tokens * 3,  # logits, log-softmax, gradient
-        "cache of a batch": _cache(config, size)
-        * max(options.batch_tokens, options.samples_per_prompt * (work.facts["longest"] + options.max_new_tokens)),
-        "critic": own * size if work.params.critic is not None else 0,
-        "reward models": own * size * len({r.model for r in work.params.score.rewards.values() if r.model}),
+        "reference": own if apart else 0.0,
+        "critic": own if work.params.critic is not None else 0.0,
+        "reward models": own * len(rewards),
     }
+
+
+def _batch(work: DryRun, size: int) -> float:
+    """Bytes of the sampler's cache."""
+    options = work.params.rollout
+    one_prompt = options.samples_per_prompt * (work.facts["longest"] + options.max_new_tokens)
+    return _cache(work.facts["config"], size) * float(max(options.batch_tokens, one_prompt))
 
 
 def _cache(config: object, size: int) -> float:
@@ -57,10 +72,12 @@ def _cache(config: object, size: int) -> float:
 
 def memory(work: DryRun, free: int) -> Finding:
     """Whether it fits, on paper."""
-    needed = {what: count for what, count in needed_memory(work).items() if count}
+    parts = needed_memory(work)
+    part = max(parts, key=lambda one: sum(parts[one].values()))
+    needed = {what: count for what, count in parts[part].items() if count}
     total = sum(needed.values())
-    parts = ", ".join(f"{what} {count / GB:.2f}" for what, count in needed.items())
-    text = f"about {total / GB:.2f} GB wanted ({parts}), {free / GB:.1f} GB free when the check began"
+    told = ", ".join(f"{what} {count / GB:.2f}" for what, count in needed.items())
+    text = f"about {total / GB:.2f} GB wanted, by {part} ({told}), {free / GB:.1f} GB free when the check began"
     if total <= free:
         return Finding("ok", "memory", text)
     remedy = "; lower update.pack_tokens and rollout.batch_tokens, or take policy.method lora or dtype bfloat16"

@@ -7,10 +7,12 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 
-from pipeline.check import current
+from pipeline.check import current, probe
 from pipeline.check.dry_run import DryRun
 from pipeline.check.estimate import Line, Work, rollout_seconds, update_seconds
 from pipeline.check.findings import Finding, attempt, worst
@@ -22,6 +24,7 @@ from pipeline.check.workspace import fill, outputs_of
 from stages.common.errors import StageError
 from stages.common.params import ParamsError
 from stages.common.params_file import load_params
+from tests.workspace import ROOT
 
 ROOT = Path(__file__).parents[2]
 MY_REWARDS = '''"""Rewards of a user."""
@@ -423,3 +426,18 @@ def test_an_update_is_its_tokens_and_what_it_writes(measured, monkeypatch):
 def test_durations(seconds, text):
     assert duration(seconds) == text
     assert Line("rollout", seconds, 2, "").total == 2 * seconds
+
+
+def test_a_further_token_of_the_batch_is_timed(monkeypatch):
+    clock = [0.0]
+
+    def sampled(policy, batch, settings):
+        clock[0] += 2.0 + 0.5 * (settings.max_new_tokens - 1)
+
+    prompts = pl.DataFrame({"prompt_id": ["a", "b"], "prompt_ids": [[1, 2], [3]]})
+    monkeypatch.setattr(probe, "sample", sampled)
+    monkeypatch.setattr(probe, "read_prompts", lambda split: prompts)
+    monkeypatch.setattr(probe, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    params = load_params(ROOT / "params.yaml")
+    found = probe.rollout(None, params)
+    assert (found.prefill, found.step) == (2.0, 0.5)
