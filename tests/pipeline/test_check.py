@@ -24,7 +24,6 @@ from pipeline.check.workspace import fill, outputs_of
 from stages.common.errors import StageError
 from stages.common.params import ParamsError
 from stages.common.params_file import load_params
-from tests.workspace import ROOT
 
 ROOT = Path(__file__).parents[2]
 MY_REWARDS = '''"""Rewards of a user."""
