@@ -22,6 +22,13 @@ CHAT_TEMPLATE = (
 )
 SPECIAL = ["<|end|>", "<|stop|>", "<|user|>", "<|assistant|>", "<|system|>"]
 CORPUS = ["How do I slice a ripe tomato? Use at most five words. P.S. the and of it is <<title>> * one, two. 1 2 3"]
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+}
 
 
 def tiny_tokenizer(*, chat: bool = True) -> PreTrainedTokenizerFast:
@@ -78,12 +85,8 @@ def qwen2(vocabulary: int = 300) -> Qwen2ForCausalLM:
     torch.manual_seed(5)
     config = Qwen2Config(
         vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         num_key_value_heads=1,
-        max_position_embeddings=256,
         tie_word_embeddings=False,
         initializer_range=0.2,
     )
@@ -95,12 +98,8 @@ def sliding(vocabulary: int = 300, window: int = 4) -> MistralForCausalLM:
     torch.manual_seed(3)
     config = MistralConfig(
         vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        **SMALL,
         num_key_value_heads=2,
-        max_position_embeddings=256,
         sliding_window=window,
         initializer_range=0.2,
     )

@@ -57,7 +57,7 @@ def tell(child: Child, message: dict[str, Any], file: int | None = None) -> None
 def told(child: Child) -> dict[str, Any] | None:
     """The next message; None if the process is gone."""
     try:
-        message: dict[str, Any] = pickle.loads(child.connection.recv_bytes())
+        message: dict[str, Any] = pickle.loads(child.connection.recv_bytes())  # of this room's own process
     except (EOFError, OSError):
         return None
     return message

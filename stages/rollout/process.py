@@ -82,6 +82,6 @@ def _send(connection: Any, message: dict[str, Any]) -> None:
 
 def _receive(connection: Any) -> Any:
     try:
-        return pickle.loads(connection.recv_bytes())
+        return pickle.loads(connection.recv_bytes())  # of the stage's own making, through a pipe that nobody else has
     except (EOFError, OSError):  # the other side is gone
         return None

@@ -7,6 +7,7 @@ a process samples does not depend on which one it is, or on how many there are.
 import atexit
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any
 from weakref import ReferenceType, ref
@@ -33,10 +34,13 @@ class Pool:
 
     def start(self, count: int) -> None:
         """So many processes at least; those that have died are replaced."""
+        self.drop_dead()
+        self.children += [start_child() for _ in range(count - len(self.children))]
+
+    def drop_dead(self) -> None:
         for child in [one for one in self.children if one.process.poll() is not None]:
             close_child(child)
             self.children.remove(child)
-        self.children += [start_child() for _ in range(count - len(self.children))]
 
     def take_in(self, model: Any) -> None:
         """Have the model's tensors lie where the processes find them. Another model's memory is left to it."""
@@ -58,9 +62,11 @@ class Pool:
             child.holds = self.version
 
     def forget(self) -> None:
-        """Let go of the model, here and in the processes."""
+        """Let go of the model, here and in the processes. One that has died meanwhile is no loss: its work is done."""
+        self.drop_dead()
         for child in self.children:
-            tell(child, {"forget": {}})
+            with suppress(TransientError):
+                tell(child, {"forget": {}})
             child.holds = 0
         self.arena = self.model = None
 
