@@ -9,7 +9,7 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from hashlib import md5
 from pathlib import Path
 from typing import Any
@@ -97,11 +97,14 @@ def _hash(path: Path, times: dict[str, Times]) -> str:
     return md5(json.dumps(entries, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
-@cache
 def ignored_by_dvc() -> GitIgnoreSpec:
-    """What DVC does not see: its .dvcignore has the patterns of git."""
-    lines = IGNORE_FILE.read_text(encoding="utf-8").splitlines() if IGNORE_FILE.exists() else []
-    return GitIgnoreSpec.from_lines(lines)
+    """What DVC does not see: its .dvcignore, as it is now, has the patterns of git."""
+    return _patterns(IGNORE_FILE.read_text(encoding="utf-8") if IGNORE_FILE.exists() else "")
+
+
+@lru_cache(maxsize=4)
+def _patterns(text: str) -> GitIgnoreSpec:
+    return GitIgnoreSpec.from_lines(text.splitlines())
 
 
 def _file_hash(path: Path, times: dict[str, Times]) -> str:

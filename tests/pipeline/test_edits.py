@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipeline.claims import EditedError, claims_of, ignored_by_dvc, load_yaml
+from pipeline.claims import EditedError, claims_of, load_yaml
 from tests.pipeline.test_crash import journal, wait_for
 from tests.workspace import ROOT
 
@@ -87,11 +87,16 @@ def test_a_folder_of_code_has_the_hash_that_dvc_gives_it(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     Path("dvc.yaml").write_text("stages:\n  one:\n    cmd: echo\n    deps: [stages/common]\n")
-    with Repo() as repo:
-        repo.reproduce()
-    ignored_by_dvc.cache_clear()
-    (dep,) = load_yaml(Path("dvc.lock").read_text())["stages"]["one"]["deps"]
-    assert claims_of("one").deps == {"stages/common": dep["md5"]}
+    found = []
+    for more in ("", "*.md\n"):  # a process that lasts sees what was added
+        with Path(".dvcignore").open("a") as ignored:
+            ignored.write(more)
+        with Repo() as repo:
+            repo.reproduce()
+        (dep,) = load_yaml(Path("dvc.lock").read_text())["stages"]["one"]["deps"]
+        assert claims_of("one").deps == {"stages/common": dep["md5"]}
+        found.append(dep["md5"])
+    assert found[0] != found[1]
 
 
 def test_what_it_does_not_depend_on_may_be_edited(workspace):
