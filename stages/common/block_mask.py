@@ -1,12 +1,14 @@
 """What a token of a packed row may look at, in the two forms that attention takes it.
 
-On a CPU, and in models that cannot do otherwise, a dense mask [L, L]. On CUDA torch's FlexAttention: a function of two
-positions and the blocks of 128 x 128 positions that have any pair, so that no [L, L] tensor exists and blocks that
-nobody looks at are not computed.
+In models that cannot do otherwise, and in passes that are compiled on a CPU, a dense mask [L, L]. On a CPU the same
+mask and the parts of the row (`stages.common.parts`). On CUDA torch's FlexAttention: a function of two positions and
+the blocks of 128 x 128 positions that have any pair, so that no [L, L] tensor exists. In both of these, pairs that may
+not look at each other are, but for the edges, not computed.
 
-Models take both through one attention function, registered with transformers under `BLOCK_ATTENTION`: a pass with a
-BlockMask goes to FlexAttention, and every other one (the sampler's, a row of one completion) to torch's own kernel. So
-nothing has to be switched between rollout and update, or between a forward pass and the backward pass that repeats it.
+Models take all of them through one attention function, registered with transformers under `BLOCK_ATTENTION`: a pass
+with a BlockMask goes to FlexAttention, one with parts through them, and every other one (the sampler's, a row of one
+completion) to torch's own kernel. So nothing has to be switched between rollout and update, or between a forward pass
+and the backward pass that repeats it.
 
 Dimension suffixes: L tokens of one packed row, N its blocks of 128 tokens.
 """
@@ -22,14 +24,21 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from stages.common.packing import PackedRow
+from stages.common.parts import PartedMask, attention_by_parts, parted
 
-BLOCK_ATTENTION = "sdpa_or_flex"
+BLOCK_ATTENTION = "sdpa_by_block"
 BLOCK = 128  # tokens; the kernels' own block size
 NOWHERE = -1  # the group of the positions that fill up the last block
 
 
 def block_attention(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **options: Any) -> Any:
-    """FlexAttention for a BlockMask, torch's scaled dot product attention for any other mask."""
+    """FlexAttention for a BlockMask, torch's scaled dot product attention for any other mask, in its parts if it has
+    some. A bias of positions is added to a dense mask.
+    """
+    if isinstance(attention_mask, PartedMask):
+        if options.get("position_bias") is None:
+            return attention_by_parts(module, query, key, value, attention_mask.parts, **options)
+        attention_mask = attention_mask.as_subclass(Tensor)
     forward = flex_attention_forward if isinstance(attention_mask, BlockMask) else sdpa_attention_forward
     return forward(module, query, key, value, attention_mask, **options)
 
@@ -38,9 +47,12 @@ AttentionInterface.register(BLOCK_ATTENTION, block_attention)
 AttentionMaskInterface.register(BLOCK_ATTENTION, sdpa_mask)
 
 
-def use_block_attention(model: Any) -> None:
-    """Give the model the attention that takes both masks, if its layers can do with FlexAttention."""
-    if model._supports_flex_attn and model.config.get_text_config()._attn_implementation == "sdpa":
+def use_block_attention(model: Any, device: torch.device) -> None:
+    """Give the model the attention that takes all masks, if its layers leave that to be chosen; on CUDA, if they can do
+    with FlexAttention.
+    """
+    able = device.type == "cpu" or model._supports_flex_attn
+    if able and model.config.get_text_config()._attn_implementation == "sdpa":
         model.set_attn_implementation(BLOCK_ATTENTION)
 
 
@@ -58,10 +70,12 @@ def has_block_attention(model: Any) -> bool:
 
 def mask_for(model: Any, row: PackedRow, device: torch.device) -> Tensor | BlockMask:
     """The row's mask in the form that the model's attention takes; a dense one is added to the scores."""
-    if has_block_attention(model):
+    has_own = has_block_attention(model)
+    if has_own and device.type == "cuda":
         return flex_mask(row, device)
     allowed = block_mask(row, device)
-    return torch.zeros_like(allowed, dtype=model.dtype).masked_fill(~allowed, torch.finfo(model.dtype).min)
+    dense = torch.zeros_like(allowed, dtype=model.dtype).masked_fill(~allowed, torch.finfo(model.dtype).min)
+    return parted(dense, row) if has_own else dense
 
 
 def block_mask(row: PackedRow, device: torch.device) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from stages.common.block_mask import mask_for, use_block_attention
 from stages.common.device import Runtime
+from stages.common.linear import use_onednn
 from stages.common.packing import PackedRow
 
 _compiled: WeakSet[Any] = WeakSet()
@@ -67,8 +68,10 @@ def compile_passes(model: Any) -> None:
 
 def ready(model: Any, runtime: Runtime) -> Any:
     """A model that has been loaded, on its device and for passes over packed rows: evaluation mode, no gradients."""
-    if runtime.device.type == "cuda":
-        use_block_attention(model)
+    if runtime.device.type == "cuda" or not runtime.compile:  # the number of parts is another for each row
+        use_block_attention(model, runtime.device)
+    if runtime.onednn:
+        use_onednn(model)
     if runtime.compile:
         compile_passes(model)
     return model.to(runtime.device).eval().requires_grad_(False)

@@ -8,16 +8,20 @@ from dataclasses import dataclass
 
 import torch
 
+from stages.common import linear
 from stages.common.cores import available_cores
 from stages.common.params import Compute, ParamsError
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The resolved device and precision of this process, and whether passes over packed rows are compiled."""
+    """The resolved device and precision of this process, whether linear layers are oneDNN's, and whether passes over
+    packed rows are compiled.
+    """
 
     device: torch.device
     dtype: torch.dtype
+    onednn: bool = False
     compile: bool = False
 
 
@@ -27,6 +31,7 @@ def described(runtime: Runtime) -> dict[str, str | int | bool | None]:
     return {
         "device": str(runtime.device),
         "dtype": str(runtime.dtype).removeprefix("torch."),
+        "linear": "onednn" if runtime.onednn else "torch",
         "compiled": runtime.compile,
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(runtime.device) if on_gpu else None,
@@ -58,7 +63,19 @@ def set_up(compute: Compute) -> Runtime:
         dtype = "bfloat16" if device.type == "cuda" else "float32"
     if compute.compile:
         check_compiler(device)
-    return Runtime(device, getattr(torch, dtype), compute.compile)
+    return Runtime(device, getattr(torch, dtype), takes_onednn(compute, device, dtype), compute.compile)
+
+
+def takes_onednn(compute: Compute, device: torch.device, dtype: str) -> bool:
+    """Whether linear layers are oneDNN's. On a GPU, and in bfloat16, torch itself takes what there is no better for."""
+    if compute.linear == "onednn":
+        if device.type != "cpu" or dtype != "float32":
+            raise ParamsError(
+                f"params.yaml: compute.linear: onednn is for float32 on a CPU, not for {dtype} on {device}"
+            )
+        if not linear.is_available():
+            raise ParamsError("params.yaml: compute.linear: this torch has no oneDNN for x86; set it to auto")
+    return compute.linear != "torch" and device.type == "cpu" and dtype == "float32" and linear.is_available()
 
 
 def check_compiler(device: torch.device) -> None:

@@ -17,6 +17,7 @@ import polars as pl
 import torch
 
 from stages.common.body import is_compiled
+from stages.common.linear import uses_onednn
 
 LIBRARIES = ("torch", "transformers", "peft", "numpy", "polars", "safetensors")
 
@@ -36,6 +37,7 @@ def runtime_of(model: Any) -> dict[str, Any]:
         "device": str(parameter.device),
         "gpu": torch.cuda.get_device_name(parameter.device) if on_gpu else None,
         "dtype": str(parameter.dtype),
+        "onednn": uses_onednn(model),
         "compiled": is_compiled(model),
         "threads": torch.get_num_threads(),
         "processor": [platform.machine(), torch.backends.cpu.get_cpu_capability()],

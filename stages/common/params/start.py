@@ -11,12 +11,14 @@ from stages.common.params.prompts import Prompts
 class Compute(Section):
     """Where and in what precision models run. `auto`: CUDA and bfloat16 where there is a GPU, CPU and float32 else.
 
-    `compile`: torch.compile of the passes of score and update, which gives other bits.
+    `linear`: what multiplies float32 on a CPU, `onednn` or `torch` (MKL, on x86); `auto`: oneDNN on x86.
+    `compile`: torch.compile of the passes of score and update. Both give other bits.
     """
 
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Literal["auto"] | Count = "auto"
+    linear: Literal["auto", "onednn", "torch"] = "auto"
     compile: bool = False
 
 

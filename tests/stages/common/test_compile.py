@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch._inductor import config
 
+from stages.common import linear
 from stages.common.body import compile_passes, is_compiled
 from stages.common.device import check_compiler
 from stages.common.logprobs import row_logprobs
@@ -20,6 +21,8 @@ ROWS = [pack([Group([11] * n, [[21, 22], [23] * n], [0, 1])], 100)[0] for n in (
 @torch.no_grad()
 def test_compiled_passes_give_the_same_log_probs_for_rows_of_any_length():
     model = llama(layers=1)
+    if linear.is_available():  # as `compute.linear: auto` does
+        linear.use_onednn(model)
     plain = [row_logprobs(model, row, 0.9) for row in ROWS]
     assert not is_compiled(model)
     compile_passes(model)
