@@ -8,6 +8,7 @@ from dvc.exceptions import DvcException
 from dvc.lock import LockError
 from dvc.repo import Repo
 
+from pipeline.windows.checkout import by_name
 from stages.common import paths
 from stages.common.params import Params
 
@@ -21,7 +22,8 @@ def is_current(stages: Sequence[str]) -> bool:
     logging.getLogger("dvc").setLevel(logging.CRITICAL)
     try:
         with Repo() as repo, repo.lock:
-            return not any(repo.stage.load_one(name=name).status() for name in stages)
+            found = by_name(repo)
+            return not any(found[name].status() for name in stages)
     except (DvcException, LockError):
         return False
 
