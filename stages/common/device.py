@@ -57,6 +57,7 @@ def set_up(compute: Compute) -> Runtime:
         )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # all is written over
     torch.set_num_threads(available_cores() if compute.threads == "auto" else compute.threads)
     dtype = compute.dtype
     if dtype == "auto":

@@ -8,11 +8,13 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from stages.common.disk import telling
 from stages.common.durable import copy, make_folder, remove, sync, sync_tree
+from stages.common.fingerprint import forget_written, hash_written, published
 from stages.common.paths import PARTIAL
 from stages.common.processes import lives, own_identity
 from stages.common.record import running
@@ -31,12 +33,17 @@ def publish(target: Path) -> Iterator[Path]:
         scratch = _scratch(target)
         try:
             yield scratch
-            sync_tree(scratch)
+            with ThreadPoolExecutor(1) as beside:
+                hashing = beside.submit(hash_written, scratch)
+                sync_tree(scratch)
+                hashing.result()
             make_folder(target.parent)
             _replace(scratch, target)
             sync(target.parent)
+            published(scratch, target)
         finally:
             remove(scratch)
+            forget_written(scratch)
     record = running()
     if record is not None:
         record.written.append(target)

@@ -12,6 +12,7 @@ SETTLED_NS = 20_000_000  # a file system's clock ticks every 10 ms or faster: wi
 LARGE = 1 << 20  # bytes; hashing a smaller file once more costs less than waiting
 
 _known: dict[Path, tuple[Signature, str]] = {}
+_written: dict[Path, str] = {}  # not published yet
 
 
 def _signature(path: Path) -> Signature:
@@ -30,13 +31,45 @@ def file_hash(path: Path) -> str:
     if _settles_in(path) and path.stat().st_size >= LARGE:
         time.sleep(_settles_in(path))
     signature, settled = _signature(path), not _settles_in(path)
+    digest = _hash(path)
+    if settled:
+        _known[path] = (signature, digest)
+    return digest
+
+
+def _hash(path: Path) -> str:
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         while chunk := file.read(1 << 24):
             digest.update(chunk)
-    if settled:
-        _known[path] = (signature, digest.hexdigest())
     return digest.hexdigest()
+
+
+def written(path: Path, digest: str) -> None:
+    """The hash of a file that this process has written and not yet published, as it was taken on the way."""
+    _written[path] = digest
+
+
+def hash_written(scratch: Path) -> None:
+    """Hash the large files of something that is about to be published, but for those whose hash was taken already."""
+    for path in [scratch, *scratch.rglob("*")] if scratch.is_dir() else [scratch]:
+        if path.is_file() and path not in _written and path.stat().st_size >= LARGE:
+            written(path, _hash(path))
+
+
+def published(scratch: Path, target: Path) -> None:
+    """What was written at `scratch` is now at `target`: its hashes are known there."""
+    for path in [path for path in list(_written) if path == scratch or scratch in path.parents]:
+        place, digest = target / path.relative_to(scratch), _written.pop(path)
+        if place.stat().st_size >= LARGE:
+            time.sleep(_settles_in(place))
+            _known[place] = (_signature(place), digest)
+
+
+def forget_written(scratch: Path) -> None:
+    """Of something that was not published after all."""
+    for path in [path for path in list(_written) if path == scratch or scratch in path.parents]:
+        del _written[path]
 
 
 def _settles_in(path: Path) -> float:

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from stages.common.checked import reading
 from stages.common.errors import StageError
 from stages.common.params import AdamW, Schedule
-from stages.common.tensor_file import TensorFile
+from stages.common.tensor_file import TensorFile, write_tensors
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -93,11 +92,11 @@ class StoredAdamW:
         for name, master in self.masters.items():
             for moment in MOMENTS:
                 if self.step_count:  # a parameter that never had a gradient has no moments yet: zeros
-                    held = self.adamw.state[master].get(moment, torch.zeros_like(master))
-                    state[f"{moment}/{name}"] = held.contiguous().cpu()
+                    held = self.adamw.state[master].get(moment)
+                    state[f"{moment}/{name}"] = torch.zeros_like(master) if held is None else held
             if master is not self.parameters[name]:
-                state[f"master/{name}"] = master.contiguous().cpu()
-        save_file(state, path, metadata={"steps": str(self.step_count)})
+                state[f"master/{name}"] = master
+        write_tensors(state, path, {"steps": str(self.step_count)})
 
     def load(self, path: Path) -> None:
         """Take up what `save` wrote; a state of zero steps has no moments.

@@ -1,30 +1,36 @@
-"""Safetensors files read tensor by tensor into memory of their own.
+"""Safetensors files read and written tensor by tensor.
 
-The library maps a file, and pages of it count as the process's memory while they are copied: an optimizer state of one
-gigabyte would take two.
+The library maps a file that it reads, and pages of it count as the process's memory while they are copied: an optimizer
+state of one gigabyte would take two. It holds back all threads while it writes, where this hashes what is written, and
+wants all tensors on the CPU at once.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stages.common.errors import StageError
+from stages.common.fingerprint import written
 
-DTYPES = {
+DTYPES = {  # in the order in which the library writes them
+    "I64": torch.int64,
     "F64": torch.float64,
     "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
     "I32": torch.int32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
     "I16": torch.int16,
     "I8": torch.int8,
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 LENGTH = 8  # bytes that say how long the header is
 
 
@@ -61,3 +67,35 @@ class TensorFile:
                         raise StageError(f"{self.path}: ends within {name}; run the stage that makes it again")
                     done += count
                 yield found
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]) -> None:
+    """The file that the library would write, to the letter; its hash is known from then on."""
+    order = sorted(tensors, key=lambda name: (list(NAMES).index(tensors[name].dtype), name))
+    digest = blake2b(digest_size=16)
+    with path.open("xb", buffering=0) as file, ThreadPoolExecutor(1) as beside:
+
+        def put(content: memoryview | bytes) -> None:
+            hashing = beside.submit(digest.update, content)
+            done = 0
+            while done < len(content):
+                done += file.write(content[done:])
+            hashing.result()
+
+        put(_header({name: tensors[name] for name in order}, metadata))
+        for name in order:
+            if tensors[name].numel():
+                put(tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    written(path, digest.hexdigest())
+
+
+def _header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """Where each tensor lies, as JSON that ends at a multiple of eight bytes."""
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        entries[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % LENGTH)
+    return len(text).to_bytes(LENGTH, "little") + text

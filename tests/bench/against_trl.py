@@ -1,9 +1,11 @@
 """Seconds, tokens per second and peak memory of an iteration, against TRL's RLOOTrainer on the same work.
 
-    python -m tests.bench.against_trl [--rounds 2] [--steps 2] [--method full|lora] [--threads 1]
+    python -m tests.bench.against_trl [--rounds 2] [--steps 2] [--method full|lora] [--threads 1] [--prompts 4]
 
-Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, with the KL in the reward and one
-optimizer step an iteration; in turn, A B A B. Needs the extra `[trl]`.
+Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, K = 4, at most 32 new tokens, with the
+KL in the reward and one optimizer step an iteration; in turn, A B A B. This pipeline writes all that an iteration made,
+so that it can be resumed after it; TRL writes nothing, and in a row of its own a checkpoint after each step. Needs the
+extra `[trl]`.
 """
 
 import argparse
@@ -11,21 +13,24 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.bench.job import workspace
+from tests.bench.job import PROMPTS, SAMPLES, workspace
 from tests.bench.measure import in_child, middle, publish
+
+TRL = {"TRL": (), "TRL, checkpointing": ("checkpointing",), "TRL, saving": ("saving",)}
 
 
 def row(side: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     tokens = sum(sum(result["tokens"]) for result in results)
     step = sum(sum(result["step"]) for result in results)
     phases = {phase: middle(results, phase) for phase in ("rollout", "score", "update") if phase in results[0]}
+    each = tokens / sum(len(result["step"]) for result in results)
     return {
         "trainer": side,
-        "seconds an iteration": middle(results, "step"),
-        "tokens a second": tokens / step,
-        "tokens an iteration": tokens / sum(len(result["step"]) for result in results),
+        "s/iter": middle(results, "step"),
+        "tokens/s": tokens / step,
+        "tokens/iter": each,
         "peak GB": middle(results, "gigabytes"),
-        **{f"{phase} s": phases.get(phase, float("nan")) for phase in ("rollout", "score", "update")},
+        **{f"{phase} tokens/s": each / phases[phase] if phases else "" for phase in ("rollout", "score", "update")},
     }
 
 
@@ -35,25 +40,27 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--method", choices=("full", "lora"), default="full")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--folder", type=Path, help="for the project, which is made anew")
     options = parser.parse_args()
-    sides: dict[str, list[dict[str, Any]]] = {"this pipeline": [], "TRL": [], "TRL, gradient checkpointing": []}
+    sides: dict[str, list[dict[str, Any]]] = {side: [] for side in ("this pipeline", *TRL)}
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "project"
-        workspace(folder, options.method, options.threads)
+        folder = options.folder or Path(scratch) / "project"
+        workspace(folder, options.method, options.threads, prompts=options.prompts)
         for _ in range(options.rounds):
             arguments = (str(folder), str(options.steps))
             sides["this pipeline"].append(in_child("tests.bench.own_stages", *arguments, threads=options.threads))
-            for side, checkpointing in (("TRL", "no"), ("TRL, gradient checkpointing", "yes")):
-                found = in_child(
-                    "tests.bench.usual_trainer", *arguments, options.method, checkpointing, threads=options.threads
-                )
+            for side, how in TRL.items():
+                found = in_child("tests.bench.usual_trainer", *arguments, options.method, *how, threads=options.threads)
                 sides[side].append(found)
     rows = [row(side, results) for side, results in sides.items()]
-    ours = rows[0]["seconds an iteration"], rows[0]["peak GB"]
+    ours = rows[0]
     for one in rows:
-        one["times ours"] = one["seconds an iteration"] / ours[0]
-        one["memory, times ours"] = one["peak GB"] / ours[1]
-    publish(f"against_trl_{options.method}", f"{options.method}, float32, {options.threads} thread(s)", rows)
+        one["s/iter, x ours"] = one["s/iter"] / ours["s/iter"]
+        one["s/token, x ours"] = ours["tokens/s"] / one["tokens/s"]
+        one["GB, x ours"] = one["peak GB"] / ours["peak GB"]
+    title = f"{options.method}, float32, {options.threads} thread(s), {options.prompts} prompts x {SAMPLES}"
+    publish(f"against_trl_{options.method}_{options.prompts}", title, rows)
 
 
 if __name__ == "__main__":

@@ -15,31 +15,38 @@ RATE = {"full": 1e-6, "lora": 1e-4}
 RANK = 16
 
 
-def params(method: str, threads: int) -> dict[str, Any]:
+def params(method: str, threads: int, prompts: int, samples: int) -> dict[str, Any]:
     made: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     made["compute"] |= {"device": "cpu", "dtype": "float32", "threads": threads}
     made["prepare"]["prompts"]["embedded"] |= {"train": 400, "heldout": 16}
     made["policy"] |= {"method": method}
     made["policy"]["lora"] |= {"rank": RANK, "alpha": RANK, "last_layers": None, "targets": ["q_proj", "v_proj"]}
-    made["rollout"] |= {"prompts_per_iteration": PROMPTS, "samples_per_prompt": SAMPLES, "max_new_tokens": NEW_TOKENS}
+    made["rollout"] |= {"prompts_per_iteration": prompts, "samples_per_prompt": samples, "max_new_tokens": NEW_TOKENS}
     made["rollout"] |= {"temperature": 1.0}
     made["score"]["kl"] |= {"beta": BETA}
     made["update"] |= {"learning_rate": RATE[method], "betas": [0.9, 0.999], "schedule": {"horizon": None}}
     return made
 
 
-def workspace(folder: Path, method: str, threads: int) -> Workspace:
+def workspace(folder: Path, method: str, threads: int, *, prompts: int = PROMPTS, samples: int = SAMPLES) -> Workspace:
     """A project with the model, prompts and initial policy ready."""
-    made = Workspace(folder, params(method, threads))
+    made = Workspace(folder, params(method, threads, prompts, samples))
     made.plan(1)
     made.run("dvc", "repro", "prepare_policy", "critic_initial", "prepare_acceptance")
     return made
 
 
+def shape_of_iteration() -> tuple[int, int]:
+    """Prompts and samples of each, of the project in the working folder."""
+    rollout = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))["rollout"]
+    return int(rollout["prompts_per_iteration"]), int(rollout["samples_per_prompt"])
+
+
 def prompts_of_iteration(number: int, seed: int = 0) -> list[dict[str, Any]]:
     """The rows of data/prompts.parquet that iteration `number` samples from, in the working folder."""
+    count, _ = shape_of_iteration()
     table = pl.read_parquet("data/prompts.parquet").filter(split="train")
-    chosen = [prompt_id for _, prompt_id in prompts_of(table["prompt_id"].to_list(), seed, number, PROMPTS)]
+    chosen = [prompt_id for _, prompt_id in prompts_of(table["prompt_id"].to_list(), seed, number, count)]
     by_id = {row["prompt_id"]: row for row in table.to_dicts()}
     return [by_id[prompt_id] for prompt_id in chosen]
 

@@ -1,11 +1,12 @@
 """The other side of `against_trl`: TRL's RLOOTrainer on the same checkpoint, prompts, K, lengths and reward.
 
-python -m tests.bench.usual_trainer FOLDER ITERATIONS full|lora yes|no (gradient checkpointing)
+python -m tests.bench.usual_trainer FOLDER ITERATIONS full|lora [checkpointing] [saving]
 """
 
 import os
 import sys
 import time
+from itertools import pairwise
 from typing import Any
 
 import datasets
@@ -15,21 +16,25 @@ from peft import LoraConfig
 from trl import RLOOConfig, RLOOTrainer
 
 from stages.score.constraints import reward
-from tests.bench.job import BETA, NEW_TOKENS, PROMPTS, RANK, RATE, SAMPLES, prompts_of_iteration, say
+from tests.bench.job import BETA, NEW_TOKENS, RANK, RATE, prompts_of_iteration, say, shape_of_iteration
 from tests.bench.measure import peak_gigabytes
 
 
 class Clock(transformers.TrainerCallback):
-    """When each step begins and ends."""
+    """From the beginning of each step to that of the next one, with what is saved in between."""
 
     def __init__(self) -> None:
-        self.seconds: list[float] = []
+        self.starts: list[float] = []
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        self.start = time.perf_counter()
+        self.starts.append(time.perf_counter())
 
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.seconds.append(time.perf_counter() - self.start)
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self.starts.append(time.perf_counter())
+
+    @property
+    def seconds(self) -> list[float]:
+        return [after - before for before, after in pairwise(self.starts)]
 
 
 def scored(completions: list[str], completion_ids: list[list[int]], **columns: Any) -> list[float]:
@@ -38,8 +43,9 @@ def scored(completions: list[str], completion_ids: list[list[int]], **columns: A
     return reward(completions=completions, finish_reason=reasons, **columns)
 
 
-def main(folder: str, iterations: int, method: str, checkpointing: bool) -> None:
+def main(folder: str, iterations: int, method: str, *how: str) -> None:
     os.chdir(folder)
+    prompts, samples = shape_of_iteration()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     rows = [row for number in range(1, iterations + 2) for row in prompts_of_iteration(number)]
     kept = [{"prompt": row["prompt_text"], **{key: row[key] for key in ("constraints", "subject")}} for row in rows]
@@ -60,12 +66,14 @@ def main(folder: str, iterations: int, method: str, checkpointing: bool) -> None
         learning_rate=RATE[method],
         lr_scheduler_type="constant",
         max_steps=iterations + 1,
-        num_generations=SAMPLES,
-        per_device_train_batch_size=PROMPTS * SAMPLES,
-        gradient_checkpointing=checkpointing,
+        num_generations=samples,
+        per_device_train_batch_size=prompts * samples,
+        gradient_checkpointing="checkpointing" in how,
         max_completion_length=NEW_TOKENS,
         shuffle_dataset=False,
-        save_strategy="no",
+        save_strategy="steps" if "saving" in how else "no",
+        save_steps=1,
+        save_total_limit=2,
         logging_strategy="no",
         disable_tqdm=True,
         model_init_kwargs={"dtype": "float32"},
@@ -86,4 +94,4 @@ def main(folder: str, iterations: int, method: str, checkpointing: bool) -> None
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4] == "yes")
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

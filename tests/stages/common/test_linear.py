@@ -9,7 +9,7 @@ from transformers.pytorch_utils import Conv1D
 
 from stages.common import linear
 from stages.common.device import set_up
-from stages.common.linear import OneDnnLinear, use_onednn, uses_onednn
+from stages.common.linear import OneDnnLinear, packed, use_onednn, uses_onednn
 from stages.common.params import Compute, ParamsError
 from tests.tiny import gpt2, llama
 
@@ -66,6 +66,21 @@ def test_a_frozen_weight_gets_no_gradient_and_passes_one_on(monkeypatch):
     assert layer.weight.grad is None
     assert len(made) == 1  # that of the inputs' gradient
     torch.testing.assert_close(inputs.grad, layer.weight.sum(dim=0).expand(3, 5))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 2, 3, 16, 64, 100])
+@pytest.mark.parametrize("size", [(5, 7), (64, 192), (576, 1536)])
+def test_packed_weights_give_the_same_bits(size, rows):
+    torch.manual_seed(0)
+    for bias in (True, False):
+        layer, inputs = OneDnnLinear(*size, bias=bias), torch.randn(rows, size[0])
+        wanted = layer(inputs)
+        with packed(layer):
+            assert torch.equal(layer(inputs), wanted)
+            layer.weight.zero_()
+            assert torch.equal(layer(inputs), wanted)  # it was the packed ones
+        assert torch.equal(layer(inputs), torch.zeros_like(wanted) + (layer.bias if bias else 0))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
