@@ -23,7 +23,7 @@ def is_current(stages: Sequence[str]) -> bool:
     try:
         with Repo() as repo, repo.lock:
             found = by_name(repo)
-            return not any(found[name].status() for name in stages)
+            return not any(found(name).status() for name in stages)
     except (DvcException, LockError):
         return False
 

@@ -1,12 +1,14 @@
 """Putting the files of the open window into place, out of DVC's cache."""
 
 import logging
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
 from dvc.exceptions import CheckoutError, DvcException
 from dvc.repo import Repo
+from dvc.stage.exceptions import StageNotFound
 
 from pipeline.plan import Plan
 from pipeline.windows.lock import read_lock, stages_of
@@ -33,9 +35,16 @@ def check_out(plan: Plan) -> list[str]:
     return []
 
 
-def by_name(repo: Repo) -> dict[str, Any]:
-    """All stages that dvc.yaml has now, read once."""
-    return {stage.addressing: stage for stage in repo.index.stages}
+def by_name(repo: Repo) -> Callable[[str], Any]:
+    """A stage of dvc.yaml as it is now, read once for all; DVC's StageNotFound if there is none of the name."""
+    stages = {stage.addressing: stage for stage in repo.index.stages}
+
+    def find(name: str) -> Any:
+        if name not in stages:
+            raise StageNotFound("dvc.yaml", name)
+        return stages[name]
+
+    return find
 
 
 def read_once(repo: Repo) -> None:
@@ -43,7 +52,7 @@ def read_once(repo: Repo) -> None:
     that is named: a second for each of hundreds, in a long window.
     """
     stages = by_name(repo)
-    repo.stage.collect = lambda target, **_: [stages[target]]
+    repo.stage.collect = lambda target, **_: [stages(target)]
 
 
 def is_up_to_date(plan: Plan) -> bool:
@@ -55,7 +64,7 @@ def is_up_to_date(plan: Plan) -> bool:
     try:
         with redirect_stdout(StringIO()), Repo() as repo, repo.lock:
             stages = by_name(repo)
-            return not any(stages[name].status() for name in sorted(names))
+            return not any(stages(name).status() for name in sorted(names))
     except DvcException as error:
         raise StageError(f"{plan.window}: DVC cannot say whether it is up to date: {error}") from error
 

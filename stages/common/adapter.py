@@ -15,6 +15,7 @@ from peft.tuners.lora import LoraLayer
 from safetensors.torch import load_file, save_file
 from transformers.pytorch_utils import Conv1D
 
+from stages.common.linear import use_onednn, uses_onednn
 from stages.common.model_folder import PolicyError
 from stages.common.params import Lora
 from stages.common.paths import REFERENCE
@@ -28,7 +29,14 @@ warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*", categ
 
 
 def attach(base: Any, folder: Path) -> Any:
-    return PeftModel.from_pretrained(base, folder, is_trainable=True).eval()
+    return with_layers_of(base, PeftModel.from_pretrained(base, folder, is_trainable=True).eval())
+
+
+def with_layers_of(base: Any, model: Any) -> Any:
+    """The model with its own linear layers computed as those of the base are, which it was built into."""
+    if uses_onednn(base):
+        use_onednn(model)
+    return model
 
 
 def load_adapter(model: Any, folder: Path) -> None:
@@ -57,7 +65,7 @@ def new_adapter(base: Any, lora: Lora, seed: int, task: str | None = "CAUSAL_LM"
         base_model_name_or_path=str(source),
     )
     try:
-        model = get_peft_model(base, config).eval()
+        model = with_layers_of(base, get_peft_model(base, config).eval())
     except ValueError as error:
         raise PolicyError(wrong_targets(base, lora, error)) from None
     check_targets(model, lora)

@@ -47,11 +47,18 @@ AttentionInterface.register(BLOCK_ATTENTION, block_attention)
 AttentionMaskInterface.register(BLOCK_ATTENTION, sdpa_mask)
 
 
+def has_full_attention(model: Any) -> bool:
+    """Whether the model's config speaks of full attention in every layer."""
+    config = model.config.get_text_config()
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    return layers == {"full_attention"} and not getattr(config, "sliding_window", None)
+
+
 def use_block_attention(model: Any, device: torch.device) -> None:
     """Give the model the attention that takes all masks, if its layers leave that to be chosen; on CUDA, if they can do
-    with FlexAttention.
+    with FlexAttention. Models with another attention may go by the name of the kernel, and take no block mask anyway.
     """
-    able = device.type == "cpu" or model._supports_flex_attn
+    able = has_full_attention(model) and (device.type == "cpu" or model._supports_flex_attn)
     if able and model.config.get_text_config()._attn_implementation == "sdpa":
         model.set_attn_implementation(BLOCK_ATTENTION)
 

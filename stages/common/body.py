@@ -9,6 +9,7 @@ bits.
 Dimension suffixes: L tokens of a packed row, T its predicted tokens, H hidden size.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from weakref import WeakSet
@@ -21,6 +22,8 @@ from stages.common.block_mask import mask_for, use_block_attention
 from stages.common.device import Runtime
 from stages.common.linear import use_onednn
 from stages.common.packing import PackedRow
+
+VARIANTS = 64  # of the passes: each architecture with and without a mask, with and without gradients, and so on
 
 _compiled: WeakSet[Any] = WeakSet()
 
@@ -43,9 +46,16 @@ def row_inputs(model: Any, row: PackedRow) -> dict[str, Any]:
 
 def row_hidden(model: Any, row: PackedRow) -> Tensor:
     """Last hidden state [T, H] before each completion token of the row; with gradient, if gradients are enabled."""
-    body, inputs = causal_of(model).base_model, row_inputs(model, row)
-    read = _read_compiled() if body in _compiled else _read
-    hidden_LH: Tensor = read(body, inputs)
+    return _hidden(model, row, _read_compiled() if is_compiled(model) else _read)
+
+
+def row_hidden_uncompiled(model: Any, row: PackedRow) -> Tensor:
+    """The same by the model's own code, whatever else is compiled."""
+    return _hidden(model, row, _read)
+
+
+def _hidden(model: Any, row: PackedRow, read: Callable[[Any, dict[str, Any]], Tensor]) -> Tensor:
+    hidden_LH = read(causal_of(model).base_model, row_inputs(model, row))
     return hidden_LH[torch.tensor(row.predict_T, device=hidden_LH.device)]
 
 
@@ -58,6 +68,7 @@ def _read(body: Any, inputs: dict[str, Any]) -> Tensor:
 def _read_compiled() -> Any:
     """One function for all models: it holds none of them, and models of one architecture share what was compiled."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True  # and not go on uncompiled, with other bits, unsaid
+    torch._dynamo.config.recompile_limit = VARIANTS
     return torch.compile(_read, dynamic=True)
 
 

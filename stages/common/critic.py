@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 from transformers.utils import logging
 
+from stages.common.adapter import attach
 from stages.common.body import ready
 from stages.common.checked import check_folder, checked, reading
 from stages.common.device import Runtime
@@ -117,7 +117,7 @@ def load_critic(folder: Path, runtime: Runtime) -> Critic:
     head = head_of(model)
     assert head is not None, "headed() has checked it"
     with reading(folder, is_weights):
-        adapter = PeftModel.from_pretrained(model, folder, is_trainable=True).eval()
+        adapter = attach(model, folder)
         head.load_state_dict(load_file(folder / HEAD))
     head.requires_grad_(True)
     return Critic(model, adapter)

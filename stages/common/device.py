@@ -56,8 +56,7 @@ def set_up(compute: Compute) -> Runtime:
             "use `auto` or `cpu`"
         )
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # all is written over
+    use_deterministic_kernels()
     torch.set_num_threads(available_cores() if compute.threads == "auto" else compute.threads)
     dtype = compute.dtype
     if dtype == "auto":
@@ -65,6 +64,12 @@ def set_up(compute: Compute) -> Runtime:
     if compute.compile:
         check_compiler(device)
     return Runtime(device, getattr(torch, dtype), takes_onednn(compute, device, dtype), compute.compile)
+
+
+def use_deterministic_kernels() -> None:
+    """Without filling each new tensor with NaN, which torch does besides, and which takes a twentieth of a pass."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def takes_onednn(compute: Compute, device: torch.device, dtype: str) -> bool:

@@ -12,12 +12,17 @@ SETTLED_NS = 20_000_000  # a file system's clock ticks every 10 ms or faster: wi
 LARGE = 1 << 20  # bytes; hashing a smaller file once more costs less than waiting
 
 _known: dict[Path, tuple[Signature, str]] = {}
-_written: dict[Path, str] = {}  # not published yet
+_written: dict[Path, tuple[tuple[int, ...], str]] = {}  # not published yet
 
 
 def _signature(path: Path) -> Signature:
     stat = os.stat(path)
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What a rename does not change."""
+    return _signature(path)[:-1]
 
 
 def file_hash(path: Path) -> str:
@@ -47,23 +52,26 @@ def _hash(path: Path) -> str:
 
 def written(path: Path, digest: str) -> None:
     """The hash of a file that this process has written and not yet published, as it was taken on the way."""
-    _written[path] = digest
+    _written[path] = _identity(path), digest
 
 
 def hash_written(scratch: Path) -> None:
     """Hash the large files of something that is about to be published, but for those whose hash was taken already."""
     for path in [scratch, *scratch.rglob("*")] if scratch.is_dir() else [scratch]:
         if path.is_file() and path not in _written and path.stat().st_size >= LARGE:
-            written(path, _hash(path))
+            before, digest = _identity(path), _hash(path)
+            _written[path] = before, digest
 
 
 def published(scratch: Path, target: Path) -> None:
     """What was written at `scratch` is now at `target`: its hashes are known there."""
     for path in [path for path in list(_written) if path == scratch or scratch in path.parents]:
-        place, digest = target / path.relative_to(scratch), _written.pop(path)
+        place, (identity, digest) = target / path.relative_to(scratch), _written.pop(path)
         if place.stat().st_size >= LARGE:
             time.sleep(_settles_in(place))
-            _known[place] = (_signature(place), digest)
+            signature = _signature(place)
+            if _identity(place) == identity and not _settles_in(place):  # nobody has touched or replaced it
+                _known[place] = (signature, digest)
 
 
 def forget_written(scratch: Path) -> None:

@@ -8,17 +8,12 @@ Dimension suffixes: N tokens, I inputs of the layer, O its outputs.
 """
 
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.pytorch_utils import Conv1D
-
-PACKED = "_packed_weight"
-ONE_ROW = 1  # packed for another number of rows, a single one would take another kernel, with other bits
 
 
 def is_available() -> bool:
@@ -28,7 +23,7 @@ def is_available() -> bool:
 
 
 def product(one_NI: Tensor, other_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """`one @ other.T + bias` [N, O]. Transposed views are read as they lie, without a copy."""
+    """`one @ other.T + bias` [N, O]. A transposed view in second place is read as it lies, without a copy."""
     if torch.compiler.is_compiling():
         found: Tensor = _opaque(one_NI, other_OI, bias_O)
         return found
@@ -80,15 +75,14 @@ def linear(input_: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
     input_NI = input_.reshape(-1, input_.shape[-1])
     call = _Linear.apply if torch.is_grad_enabled() else product
     found: Tensor = call(input_NI, weight_OI, bias_O)
-    return found.view(*input_.shape[:-1], found.shape[-1])
+    return found.view(*input_.shape[:-1], weight_OI.shape[0])
 
 
 class OneDnnLinear(nn.Linear):
     """The linear layer of most models."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name that torch gives it
-        packed: Tensor | None = self.__dict__.get(PACKED)
-        return linear(input, self.weight if packed is None else packed, self.bias)
+        return linear(input, self.weight, self.bias)
 
 
 class OneDnnConv1D(Conv1D):  # type: ignore[misc]
@@ -99,23 +93,6 @@ class OneDnnConv1D(Conv1D):  # type: ignore[misc]
 
 
 TAKES_THE_PLACE_OF: dict[type, type] = {nn.Linear: OneDnnLinear, Conv1D: OneDnnConv1D}
-
-
-@contextmanager
-def packed(model: Any) -> Iterator[None]:
-    """Hold the weights in the block as oneDNN wants them, in memory of their own. Otherwise it puts them in order for
-    each product, which with the few rows of a decoding step takes a third of the time. Products are the same bits.
-
-    Without gradients only, and as long as no weight changes.
-    """
-    layers = [one for one in model.modules() if isinstance(one, OneDnnLinear) and one.weight.dtype == torch.float32]
-    try:
-        for layer in layers:
-            layer.__dict__[PACKED] = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), ONE_ROW)
-        yield
-    finally:
-        for layer in layers:
-            layer.__dict__.pop(PACKED, None)
 
 
 def use_onednn(model: Any) -> None:

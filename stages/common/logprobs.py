@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from stages.common.block_mask import use_dense_masks
-from stages.common.body import causal_of, row_hidden, row_inputs
+from stages.common.block_mask import has_full_attention, use_dense_masks
+from stages.common.body import causal_of, row_hidden, row_hidden_uncompiled, row_inputs
 from stages.common.head import by_logits, chosen_tokens, entropy_of_logprobs
 from stages.common.journal import Journal
 from stages.common.kept.parts import Part, Work, in_parts
@@ -25,7 +25,6 @@ __all__ = [
     "by_row",
     "completion_logprobs",
     "entropy_of_logprobs",
-    "has_full_attention",
     "has_plain_head",
     "once_per_model",
     "reads_one_by_one",
@@ -111,13 +110,6 @@ def by_row(
     return found
 
 
-def has_full_attention(model: Any) -> bool:
-    """Whether the model's config speaks of full attention in every layer."""
-    config = model.config.get_text_config()
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    return layers == {"full_attention"} and not getattr(config, "sliding_window", None)
-
-
 def once_per_model(probe: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Ask a model once while it is held: what it honours lies in its code and config, not in its weights."""
     known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -143,7 +135,8 @@ def has_plain_head(model: Any) -> bool:
         return False
     row = pack(PROBE, 64, one_by_one=True)[0]
     try:
-        return torch.equal(causal.get_output_embeddings()(row_hidden(model, row)), row_logits(model, row))
+        own = causal.get_output_embeddings()(row_hidden_uncompiled(model, row))
+        return torch.equal(own, row_logits(model, row))
     except (AttributeError, ValueError, TypeError, RuntimeError):  # code of its own, which has other parts
         return False
 

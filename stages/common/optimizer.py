@@ -107,10 +107,14 @@ class StoredAdamW:
             stored = TensorFile(path)
             self.step_count = int(stored.metadata["steps"])
             for name, master in self.masters.items():
-                if self.step_count and f"exp_avg/{name}" not in stored:
-                    raise OptimizerError(f"{path}: no state for parameter {name}; it belongs to another policy")
-                if f"master/{name}" in stored:
-                    master.data.copy_(next(stored.read([f"master/{name}"])))
+                own = f"master/{name}"
+                wanted = [f"{moment}/{name}" for moment in MOMENTS if self.step_count] + [own] * (own in stored)
+                if not all(stored.fits(entry, master) for entry in wanted):
+                    raise OptimizerError(
+                        f"{path}: no state for parameter {name} of {list(master.shape)}; it belongs to another policy"
+                    )
+                if own in stored:
+                    master.data.copy_(next(stored.read([own])))
         self._stored = stored if self.step_count else None
 
     def _take_moments(self) -> None:

@@ -34,9 +34,12 @@ class Part:
 
 
 class PartedMask(Tensor):
-    """The dense mask [1, 1, L, L] of a row, for whoever reads it as such, and its parts."""
+    """The dense mask [1, 1, L, L] of a row, for whoever reads it as such, and its parts. What is computed from it is an
+    ordinary mask.
+    """
 
     parts: Sequence[Part]
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
 
 def parted(mask_LL: Tensor, row: PackedRow) -> PartedMask:

@@ -52,6 +52,11 @@ class TensorFile:
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
+    def fits(self, name: str, tensor: Tensor) -> bool:
+        """Whether the file has a tensor of that name, in the type and shape of this one."""
+        entry: dict[str, Any] = self._entries.get(name, {})
+        return bool(entry.get("dtype") == NAMES.get(tensor.dtype) and entry.get("shape") == list(tensor.shape))
+
     def read(self, names: Iterable[str]) -> Iterator[Tensor]:
         """The tensors of these names, in their order, one at a time."""
         with self.path.open("rb", buffering=0) as file:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from stages.common.device import use_deterministic_kernels
 from stages.common.errors import StageError
 from stages.rollout.chunk import sample_chunk
 from stages.rollout.shared import Place, size_of, views_of
@@ -30,7 +31,7 @@ def main(descriptor: str, parent: str) -> None:
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it goes to all processes of a terminal, and the parent decides
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    use_deterministic_kernels()
     connection: Any = Connection(int(descriptor))
     model: Any = None
     while (message := _receive(connection)) is not None:

@@ -53,7 +53,12 @@ class Pool:
         if skeleton != self.skeleton:
             self.version += 1
         self.arena.take_in(tensors)
-        self.skeleton, self.model = skeleton, ref(model)
+        self.skeleton, self.model = skeleton, ref(model, self._gone)
+
+    def _gone(self, model: ReferenceType[Any]) -> None:
+        """Nobody has the model any more: its memory goes, too, before another one is read."""
+        if self.model is model:
+            self.forget()
 
     def bring_up_to_date(self, child: Child) -> None:
         assert self.arena is not None

@@ -12,7 +12,6 @@ The checkpoint's own generation_config is never read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ import torch
 from stages.common.errors import StageError
 from stages.common.kept.keeping import current
 from stages.common.kept.parts import Part, Work, in_any_order
-from stages.common.linear import packed
 from stages.common.params import ParamsError
 from stages.rollout.cache import can_join
 from stages.rollout.chunk import sample_chunk
@@ -30,7 +28,6 @@ from stages.rollout.samples import Request, Sample, SamplerSettings, from_part, 
 
 __all__ = ["Request", "Sample", "SamplerSettings", "sample"]
 
-WORTH_PACKING = 64  # decoding steps, which save what packing the weights takes
 WITHOUT_REFILL = "this model's cache cannot be joined with another: batches are sampled one after the other"
 
 
@@ -71,9 +68,8 @@ def one_by_one(
     model: Any, wanted: dict[int, list[Request]], settings: SamplerSettings, progress: Callable[[int], None]
 ) -> Iterator[tuple[int, list[list[Sample]]]]:
     """The samples of each chunk, in this process."""
-    with packed(model) if settings.max_new_tokens >= WORTH_PACKING else nullcontext():
-        for number, requests in wanted.items():
-            yield number, sample_chunk(model, requests, settings, progress)
+    for number, requests in wanted.items():
+        yield number, sample_chunk(model, requests, settings, progress)
 
 
 def _work(model: Any, requests: Sequence[Request], settings: SamplerSettings) -> Work:

@@ -13,6 +13,7 @@ import polars as pl
 from safetensors import safe_open
 
 from stages.common.paths import iteration_name
+from stages.common.tables import KEY
 
 PASSES = {"rollout": 1, "score": 1, "update": 3}  # forward passes that a phase is worth
 
@@ -24,8 +25,8 @@ def tokens_of(folder: Path, iteration: int) -> dict[str, dict[str, int]]:
     prompts = pl.read_parquet(folder / "data/prompts.parquet").select(
         "prompt_id", prompt=pl.col("prompt_ids").list.len().cast(pl.Int64)
     )
-    rows = pl.read_parquet(here / "rollouts.parquet").join(prompts, on="prompt_id")
-    rows = rows.with_columns(advantage=pl.read_parquet(here / "advantages.parquet")["advantage"])
+    advantages = pl.read_parquet(here / "advantages.parquet").select(*KEY, "advantage")
+    rows = pl.read_parquet(here / "rollouts.parquet").join(prompts, on="prompt_id").join(advantages, on=KEY)
     counts = {phase: _count(rows) for phase in ("rollout", "score")}
     return {**counts, "update": _count(rows.filter(pl.col("advantage") != 0))}
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.tiny import tiny_tokenizer
-from tests.workspace import Workspace, tiny_params
+from tests.workspace import VARIED, Workspace, tiny_params
 
 STAGES = ("rollout", "score", "advantage", "diagnose", "update", "evaluate", "judge")
 AT = (1, 10, 100, 1000)
@@ -44,7 +44,10 @@ def project(folder: Path, keep_last: int | None = None) -> Workspace:
     params["prepare"]["prompts"]["embedded"] |= {"train": 8, "heldout": 2}
     params["evaluate"] |= {"resamples": 20}
     params["storage"] = {"keep_last": keep_last}
-    return Workspace(folder / "project", params)
+    params["score"]["rewards"]["varied"]["function"] = "own_reward:varied"
+    made = Workspace(folder / "project", params)
+    (made.folder / "own_reward.py").write_text(VARIED, encoding="utf-8")
+    return made
 
 
 class Watched:

@@ -17,8 +17,9 @@ ROOT = HERE.parents[1]
 
 
 def peak_gigabytes() -> float:
-    """Most resident memory that this process ever had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    """Most resident memory that this process ever had, and of its children the largest (a reward's process)."""
+    kibibytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return kibibytes * 1024 / 1e9
 
 
 def in_child(module: str, *arguments: str, threads: int) -> dict[str, Any]:

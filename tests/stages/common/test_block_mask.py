@@ -20,7 +20,7 @@ from stages.common.block_mask import (
 from stages.common.logprobs import completion_logprobs, row_logprobs, takes_block_mask
 from stages.common.packing import Group, PackedRow, pack
 from stages.common.parts import SMALL, parted, ranges
-from tests.tiny import gpt2, llama, qwen2
+from tests.tiny import gpt2, llama, qwen2, sliding
 
 CPU = torch.device("cpu")
 shapes = st.lists(
@@ -101,6 +101,23 @@ def test_parts_are_the_whole_row_in_order_and_hold_every_pair_that_may_look_at_e
             seen[own, keys] = True
     assert ends[-1] == len(row.ids_L)
     assert not (dense & ~seen).any()
+
+
+def test_a_mask_that_a_model_cuts_or_changes_is_an_ordinary_one():
+    row = packed([(3, [2, 2])])
+    mask = parted_mask(row, CPU)
+    for changed in (mask[..., :7], mask + 0, mask.masked_fill(mask == 0, 1.0), mask.clone()):
+        assert type(changed) is torch.Tensor
+    query, key, value = torch.randn(3, 1, 2, 7, 4)
+    cut, _ = block_attention(torch.nn.Module(), query, key, value, mask[..., :7])
+    whole, _ = block_attention(torch.nn.Module(), query, key, value, mask)
+    torch.testing.assert_close(cut, whole)
+
+
+def test_models_with_other_attention_keep_the_kernel_that_they_know_by_name():
+    model = sliding()
+    use_block_attention(model, CPU)
+    assert model.config._attn_implementation == "sdpa"
 
 
 def test_a_bias_of_positions_is_added_to_the_dense_mask():

@@ -5,6 +5,8 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import OPTConfig, OPTForCausalLM
 
+from stages.common import linear
+from stages.common.block_mask import use_block_attention
 from stages.common.checkpointing import gradient_checkpointing
 from stages.common.errors import StageError
 from stages.common.logprobs import row_logprobs
@@ -13,6 +15,15 @@ from stages.common.policy import trainable
 from tests.tiny import gpt2, llama, qwen2
 
 ROW = pack([Group([11, 12, 13], [[21, 22, 0], [23, 24]], [0, 1])], 100)[0]
+
+
+def parted():
+    """As models are loaded on a CPU: attention in parts, and linear layers by oneDNN where there is one."""
+    model = llama()
+    use_block_attention(model, torch.device("cpu"))
+    if linear.is_available():
+        linear.use_onednn(model)
+    return model
 
 
 def adapted():
@@ -35,7 +46,7 @@ def gradients(model, wanted):
     return [p.grad for p in model.parameters() if p.grad is not None], sum(kept)
 
 
-@pytest.mark.parametrize("make", [llama, gpt2, qwen2, adapted])  # gpt2 would drop out a tenth in training mode
+@pytest.mark.parametrize("make", [llama, gpt2, qwen2, adapted, parted])  # gpt2 would drop out a tenth in training mode
 def test_gradients_are_the_same_and_fewer_activations_are_kept(make):
     plain, kept = gradients(make(), False)
     model = make()

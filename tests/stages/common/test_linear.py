@@ -8,9 +8,10 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from stages.common import linear
+from stages.common.adapter import new_adapter
 from stages.common.device import set_up
-from stages.common.linear import OneDnnLinear, packed, use_onednn, uses_onednn
-from stages.common.params import Compute, ParamsError
+from stages.common.linear import OneDnnLinear, use_onednn, uses_onednn
+from stages.common.params import Compute, Lora, ParamsError
 from tests.tiny import gpt2, llama
 
 pytestmark = pytest.mark.skipif(not linear.is_available(), reason="this torch has no oneDNN for x86")
@@ -68,21 +69,6 @@ def test_a_frozen_weight_gets_no_gradient_and_passes_one_on(monkeypatch):
     torch.testing.assert_close(inputs.grad, layer.weight.sum(dim=0).expand(3, 5))
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("rows", [1, 2, 3, 16, 64, 100])
-@pytest.mark.parametrize("size", [(5, 7), (64, 192), (576, 1536)])
-def test_packed_weights_give_the_same_bits(size, rows):
-    torch.manual_seed(0)
-    for bias in (True, False):
-        layer, inputs = OneDnnLinear(*size, bias=bias), torch.randn(rows, size[0])
-        wanted = layer(inputs)
-        with packed(layer):
-            assert torch.equal(layer(inputs), wanted)
-            layer.weight.zero_()
-            assert torch.equal(layer(inputs), wanted)  # it was the packed ones
-        assert torch.equal(layer(inputs), torch.zeros_like(wanted) + (layer.bias if bias else 0))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_precisions_are_left_to_torch(dtype):
     layer, inputs = OneDnnLinear(5, 7).to(dtype), torch.randn(3, 5, dtype=dtype)
@@ -113,6 +99,15 @@ def test_every_product_of_a_model_is_onednn_s(monkeypatch):
     model.requires_grad_(True)
     ids = torch.tensor([[5, 6, 7]])
     model(input_ids=ids, labels=ids).loss.backward()
+
+
+def test_so_is_every_product_of_an_adapter_over_it(monkeypatch):
+    base = llama(layers=2)
+    use_onednn(base)
+    model = new_adapter(base, Lora(rank=2, alpha=4, targets=["q_proj"]), 0)
+    monkeypatch.setattr(nn.functional, "linear", None)
+    model(input_ids=torch.tensor([[5, 6, 7]])).logits.sum().backward()
+    assert all(p.grad is not None for name, p in model.named_parameters() if "lora_" in name)
 
 
 def test_it_is_used_for_float32_on_a_cpu_unless_torch_is_asked_for():

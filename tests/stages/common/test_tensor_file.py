@@ -1,5 +1,7 @@
 """Files that the safetensors library writes, read without mapping them."""
 
+import os
+import time
 from hashlib import blake2b
 from pathlib import Path
 
@@ -63,6 +65,24 @@ def test_the_hash_of_a_large_file_is_known_when_it_is_published(tmp_path, monkey
         file.write(b"!")
     assert fingerprint.file_hash(path) != wanted
     assert hashed == [path]
+
+
+def test_a_file_that_was_replaced_since_it_was_hashed_is_hashed_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    target = Path("data/there")
+
+    def replace(seconds):
+        Path("other").write_bytes(b"x" * (1 << 21))
+        os.replace("other", target)
+        real(0.03)
+
+    real = time.sleep
+    monkeypatch.setattr(fingerprint.time, "sleep", replace)
+    with publish(target) as scratch:
+        write_tensors({"a": torch.arange(300_000)}, scratch, {})
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert fingerprint.file_hash(target) == blake2b(b"x" * (1 << 21), digest_size=16).hexdigest()
 
 
 def test_of_what_was_not_published_nothing_stays(tmp_path, monkeypatch):
