@@ -44,7 +44,7 @@ def project(folder: Path, keep_last: int | None = None) -> Workspace:
     params["prepare"]["prompts"]["embedded"] |= {"train": 8, "heldout": 2}
     params["evaluate"] |= {"resamples": 20}
     params["storage"] = {"keep_last": keep_last}
-    params["score"]["rewards"]["varied"]["function"] = "own_reward:varied"
+    params["score"]["rewards"]["varied"]["function"] = "own_reward.py:varied"
     made = Workspace(folder / "project", params)
     (made.folder / "own_reward.py").write_text(VARIED, encoding="utf-8")
     return made
