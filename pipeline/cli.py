@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipeline import cli_rescore, cli_storage, cli_verify, cli_windows
+from pipeline import cli_methods, cli_rescore, cli_show, cli_storage, cli_verify, cli_windows
+from pipeline.cli_show import Policy
 from pipeline.plan import read_plan, stored_options
 from pipeline.run_lock import run_lock
 from stages.common.errors import StageError
@@ -19,18 +20,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="REINFORCE Leave-One-Out, as a DAG.",
 )
-show_app = typer.Typer(no_args_is_help=True, help="Show the tables of a run.")
-app.add_typer(show_app, name="show")
-app.add_typer(cli_windows.app, name="windows")
-app.command()(cli_rescore.rescore)
-app.command()(cli_rescore.diff)
-app.command()(cli_verify.verify)
-app.add_typer(cli_storage.app, name="storage")
-app.command()(cli_storage.push)
-app.command()(cli_storage.pull)
-
-Policy = Annotated[str, typer.Argument(help="name of an iteration, such as i0003, or of one of `offline`")]
-Iteration = Annotated[str, typer.Argument(help="name of an iteration, such as i0003")]
 
 
 @app.command()
@@ -142,105 +131,18 @@ def export(policy: Policy, folder: Annotated[Path, typer.Argument(help="new fold
     print(f"{folder}: loads with AutoModelForCausalLM.from_pretrained({str(folder)!r})")
 
 
-@app.command()
-def variance(
-    out: Annotated[Path, typer.Option(help="file to write, .csv or .parquet")] = Path("data/variance.csv"),
-    beta: Annotated[float, typer.Option(help="weight of the KL inside the score", min=0.0)] = 0.04,
-) -> None:
-    """Exact bias and variance of every estimator, on a policy small enough to enumerate; needs no run."""
-    from pipeline.variance import variance as run
-
-    run(Console(), out, beta)
-
-
-@app.command()
-def study(
-    name: Annotated[str | None, typer.Argument(help="a folder of pipeline/studies; without it, their names")] = None,
-) -> None:
-    """Compare many methods on many seeds, from one fine-tuned model and one reward model, and write a page on it."""
-    from pipeline.study.runs.settings import names
-
-    if name is None:
-        print("\n".join(names()))
-        return
-    from pipeline.study.flow import run_study
-
-    run_study(Console(), name)
-
-
-@app.command()
-def recipe(
-    name: Annotated[str | None, typer.Argument(help="rlvr or rlhf; without it, what they are")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,
-) -> None:
-    """Set params.yaml to a whole run: where the policy starts, and what it is rewarded for."""
-    from pipeline import recipes
-
-    if name:
-        with run_lock("rloo recipe"):
-            recipes.change(Console(), name, dry_run=dry_run)
-    elif dry_run:
-        raise StageError("--dry-run: of which recipe? `rloo recipe` lists them")
-    else:
-        recipes.show(Console())
-
-
-@app.command()
-def preset(
-    name: Annotated[str | None, typer.Argument(help="the method; without it, the table of all of them")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would change")] = False,
-) -> None:
-    """Set params.yaml to a named method, and leave what is not part of a method as it is."""
-    from pipeline import preset_table, presets
-
-    if name:
-        with run_lock("rloo preset"):
-            presets.change(Console(), name, dry_run=dry_run)
-    elif dry_run:
-        raise StageError("--dry-run: of which preset? `rloo preset` lists them")
-    else:
-        preset_table.show(Console(), presets.read_presets())
-
-
-@show_app.command("history")
-def show_history(
-    every: Annotated[bool, typer.Option("--all", help="every iteration, however many there are")] = False,
-) -> None:
-    """The training curve; of a long run the ends, the evaluated iterations, and some between."""
-    from pipeline import show
-
-    show.history(Console(), folded=not every)
-
-
-@show_app.command("diagnostics")
-def show_diagnostics() -> None:
-    """Where the signal is, and how far the updates go: groups, spread, ratios, gradient by length."""
-    from pipeline import show
-
-    show.diagnostics(Console())
-
-
-@show_app.command("eval")
-def show_eval(
-    before: Policy = "i0000", after: Annotated[str | None, typer.Argument(help="another one")] = None
-) -> None:
-    """Held-out reward of two policies, part by part (the first and the last iteration, if not given)."""
-    from pipeline import show
-
-    show.comparison(Console(), before, after or read_plan().last)
-
-
-@show_app.command("rows")
-def show_rows(
-    iteration: Iteration,
-    prompt: Annotated[str | None, typer.Option(help="all samples of one prompt_id")] = None,
-    count: Annotated[int, typer.Option(help="how many of the best and of the worst")] = 3,
-    scores: Annotated[str, typer.Option(help="`scores`, the run's own, or a NAME of `rloo rescore`")] = "scores",
-) -> None:
-    """Prompt, completion, rewards, baseline, advantage, and why each row counted."""
-    from pipeline import show
-
-    show.rows(Console(), iteration, prompt, count, scores)
+app.add_typer(cli_show.app, name="show")
+app.add_typer(cli_windows.app, name="windows")
+app.command()(cli_rescore.rescore)
+app.command()(cli_rescore.diff)
+app.command()(cli_verify.verify)
+app.command()(cli_methods.variance)
+app.command()(cli_methods.study)
+app.command()(cli_methods.recipe)
+app.command()(cli_methods.preset)
+app.add_typer(cli_storage.app, name="storage")
+app.command()(cli_storage.push)
+app.command()(cli_storage.pull)
 
 
 def main(arguments: Any = None) -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.bench.passes [--rounds 2]
 
-A model of SmolLM2-135M's sizes with random weights, float32, one thread; eight prompts of 60 tokens with four completions
-of 30 tokens each. In turn, A B A B, in one process.
+A model of SmolLM2-135M's sizes with random weights, float32, one thread; eight prompts of 60 tokens with four
+completions of 30 tokens each. In turn, A B A B, in one process.
 """
 
 import argparse
