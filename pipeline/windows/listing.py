@@ -91,7 +91,7 @@ def show(console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for title in ("window", "iterations", "state"):
         table.add_column(title)
-    for title in ("reward", "held\nout", "KL", "seconds", "in the\ncache", "check-\npoints\npruned"):
+    for title in ("reward", "held\nout", "KL", "s", "in the\ncache", "pruned"):
         table.add_column(title, justify="right")
     for line in found:
         table.add_row(*_cells(line))
@@ -107,7 +107,7 @@ def _cells(line: Line) -> list[str]:
     measured = line.metrics
     return [
         line.plan.window,
-        f"{line.plan.names[0]} to {line.plan.last}",
+        f"{line.plan.names[0]}-{line.plan.last}",
         line.state,
         *(number(value) for value in (measured.reward, measured.held_out, measured.kl)),
         "-" if line.seconds is None else f"{line.seconds:.0f}",

@@ -85,11 +85,11 @@ def test_a_second_run_passes_the_finished_windows_by(cut):
 
 def test_the_list_says_how_each_window_is(cut):
     lines = cut.run("rloo", "windows").splitlines()
-    states = {line.split()[0]: line.split()[1:5] for line in lines if line.strip().startswith("w0")}
+    states = {line.split()[0]: line.split()[1:3] for line in lines if line.strip().startswith("w0")}
     assert states == {
-        "w0001": ["i0001", "to", "i0002", "finished"],
-        "w0002": ["i0003", "to", "i0004", "finished"],
-        "w0003": ["i0005", "to", "i0005", "open"],
+        "w0001": ["i0001-i0002", "finished"],
+        "w0002": ["i0003-i0004", "finished"],
+        "w0003": ["i0005-i0005", "open"],
     }
 
 
