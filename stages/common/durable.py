@@ -25,6 +25,15 @@ def sync_tree(path: Path) -> None:
     sync(path)
 
 
+def drop_pages(path: Path) -> None:
+    """Tell the system that a large file will hardly be read again: its pages in memory do for the one that is written
+    next, where fresh ones may be slow to be had.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def make_folder(folder: Path) -> None:
     """Make the folder and those above it that are missing, each with its name on the disk."""
     if not folder.is_dir():

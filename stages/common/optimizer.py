@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from stages.common.checked import reading
+from stages.common.durable import drop_pages
 from stages.common.errors import StageError
 from stages.common.params import AdamW, Schedule
 from stages.common.tensor_file import TensorFile, write_tensors
@@ -127,6 +128,7 @@ class StoredAdamW:
                 found = stored.read([f"{moment}/{name}" for moment in MOMENTS])
                 moments = {moment: tensor.to(master.device) for moment, tensor in zip(MOMENTS, found, strict=True)}
                 self.adamw.state[master] = {"step": self._count(master, self.step_count), **moments}
+        drop_pages(stored.path)
 
     @staticmethod
     def _count(master: Tensor, steps: float) -> Tensor:

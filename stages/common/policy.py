@@ -25,6 +25,7 @@ from stages.common.adapter import (
 from stages.common.checked import check_folder, checked, reading
 from stages.common.critic import Critic, critic_hash, described, load_critic
 from stages.common.device import Runtime, release
+from stages.common.durable import drop_pages
 from stages.common.fingerprint import folder_hash
 from stages.common.kept.key import identify
 from stages.common.model_folder import PolicyError, load_config, load_model, load_tokenizer
@@ -211,6 +212,8 @@ def save_policy(model: Any, source: Path, target: Path) -> None:
         shutil.copyfile(source / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
         save_adapter_weights(model, target)
         return
+    for path in source.glob("*.safetensors"):
+        drop_pages(path)
     model.save_pretrained(target)
     for path in source.iterdir():
         written = (target / path.name).exists()  # the config among others, with the precision of these weights

@@ -14,6 +14,7 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+WIDTH = 180  # characters, or the columns of numbers are cut
 
 
 def peak_gigabytes() -> float:
@@ -53,7 +54,7 @@ def publish(name: str, title: str, rows: list[dict[str, Any]]) -> None:
         table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
     for row in rows:
         table.add_row(*(_shown(value) for value in row.values()))
-    Console(width=max(100, Console().width)).print(table)
+    Console(width=max(WIDTH, Console().width)).print(table)
     (HERE / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
