@@ -1,6 +1,7 @@
 """Seconds, tokens per second and peak memory of an iteration, against TRL's RLOOTrainer on the same work.
 
     python -m tests.bench.against_trl [--rounds 2] [--steps 2] [--method full|lora] [--threads 1] [--prompts 4]
+        [--plain]
 
 Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, K = 4, at most 32 new tokens, with the
 KL in the reward and one optimizer step an iteration; in turn, A B A B. This pipeline writes all that an iteration made,
@@ -16,7 +17,7 @@ from typing import Any
 from tests.bench.job import PROMPTS, SAMPLES, workspace
 from tests.bench.measure import in_child, middle, publish
 
-TRL = {"TRL": (), "TRL, checkpointing": ("checkpointing",), "TRL, saving": ("saving",)}
+TRL: dict[str, tuple[str, ...]] = {"TRL": (), "TRL, checkpointing": ("checkpointing",), "TRL, saving": ("saving",)}
 
 
 def row(side: str, results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -41,16 +42,18 @@ def main() -> None:
     parser.add_argument("--method", choices=("full", "lora"), default="full")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--plain", action="store_true", help="TRL as it comes alone")
     parser.add_argument("--folder", type=Path, help="for the project, which is made anew")
     options = parser.parse_args()
-    sides: dict[str, list[dict[str, Any]]] = {side: [] for side in ("this pipeline", *TRL)}
+    others = {"TRL": TRL["TRL"]} if options.plain else TRL
+    sides: dict[str, list[dict[str, Any]]] = {side: [] for side in ("this pipeline", *others)}
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.folder or Path(scratch) / "project"
         workspace(folder, options.method, options.threads, prompts=options.prompts)
         for _ in range(options.rounds):
             arguments = (str(folder), str(options.steps))
             sides["this pipeline"].append(in_child("tests.bench.own_stages", *arguments, threads=options.threads))
-            for side, how in TRL.items():
+            for side, how in others.items():
                 found = in_child("tests.bench.usual_trainer", *arguments, options.method, *how, threads=options.threads)
                 sides[side].append(found)
     rows = [row(side, results) for side, results in sides.items()]
