@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from tests.bench.job import say
-from tests.bench.long_run import STAGES, iteration_times, project
+from tests.bench.long_run import iteration_times, project
 from tests.bench.measure import in_child, publish
 from tests.workspace import Workspace
 
@@ -30,12 +30,14 @@ def called(folder: str) -> None:
     os.chdir(folder)
     sys.path.insert(0, folder)
     os.environ["RLOO_QUIET"] = "1"
+    from pipeline.plan import read_plan
     from stages.entry import run_stage
 
-    for number in range(1, ITERATIONS + 1):
-        for stage in STAGES[:5]:
-            run_stage(stage, f"i{number:04d}")
-    run_stage("history", f"i{ITERATIONS:04d}")
+    plan = read_plan()
+    for name in plan.names:
+        for stage in plan.stages_of(name):
+            run_stage(stage.split("@")[0], name)
+    run_stage("history", plan.last)
     say({})
 
 
@@ -77,7 +79,7 @@ def main() -> None:
         {"way": way, "beside the stages, s": median(beside), "stages, s": median(own), "most, s": max(beside)}
         for way, (beside, own) in found.items()
     ]
-    publish("overhead", "an iteration of five stages", rows)
+    publish("overhead", "an iteration: rollout, score, advantage, update", rows)
 
 
 if __name__ == "__main__":
