@@ -62,11 +62,14 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """`w0002 of w0003, i0003 to i0004`: the window for people, and the one that the run ends with."""
+        """`w0002 of w0003, i0003 to i0004`: the window for people, and the one that the run ends with. Of a run in one
+        window `i0001 to i0018`.
+        """
         last = self
         while not last.is_last:
             last = last.next
-        return f"{self.window} of {last.window}, {self.names[0]} to {self.last}"
+        iterations = f"{self.names[0]} to {self.last}"
+        return iterations if last.number == 1 else f"{self.window} of {last.window}, {iterations}"
 
     @property
     def is_last(self) -> bool:

@@ -148,3 +148,8 @@ def test_wrong_values_are_refused_with_the_file(path, text):
 def test_missing_plan_is_refused_with_the_remedy(path):
     with pytest.raises(StageError, match=r"plan\.yaml does not exist; `rloo plan 12` writes"):
         read_plan(path)
+
+
+def test_the_title_names_the_window_where_there_are_several():
+    assert make_plan(5, 2, 2).next.title == "w0002 of w0003, i0003 to i0004"
+    assert make_plan(5, 2).title == "i0001 to i0005"
