@@ -69,6 +69,7 @@ def _read_compiled() -> Any:
     """One function for all models: it holds none of them, and models of one architecture share what was compiled."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True  # and not go on uncompiled, with other bits, unsaid
     torch._dynamo.config.recompile_limit = VARIANTS
+    torch._functorch.config.donated_buffer = False  # diagnose takes several gradients of one pass
     return torch.compile(_read, dynamic=True)
 
 

@@ -77,7 +77,8 @@ def takes_onednn(compute: Compute, device: torch.device, dtype: str) -> bool:
     if compute.linear == "onednn":
         if device.type != "cpu" or dtype != "float32":
             raise ParamsError(
-                f"params.yaml: compute.linear: onednn is for float32 on a CPU, not for {dtype} on {device}"
+                f"params.yaml: compute.linear: onednn is for float32 on a CPU, not for {dtype} on {device}; "
+                "set it to auto"
             )
         if not linear.is_available():
             raise ParamsError("params.yaml: compute.linear: this torch has no oneDNN for x86; set it to auto")

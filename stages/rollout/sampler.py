@@ -22,7 +22,7 @@ from stages.common.kept.parts import Part, Work, in_any_order
 from stages.common.params import ParamsError
 from stages.rollout.cache import can_join
 from stages.rollout.chunk import sample_chunk
-from stages.rollout.chunks import chunks
+from stages.rollout.chunks import SEQUENCES, chunks
 from stages.rollout.processes import side_by_side
 from stages.rollout.samples import Request, Sample, SamplerSettings, from_part, to_part
 
@@ -44,8 +44,8 @@ def sample(
     check_lengths(model, requests, settings)
     on_cpu = next(model.parameters()).device.type == "cpu"
     check_processes(settings, on_cpu=on_cpu)
-    say_how(model)
     planned = chunks(requests, settings, spread=on_cpu)
+    say_how(model, len(planned), settings.processes)
     computed: set[int] = set()
 
     def compute(missing: Sequence[int]) -> Iterator[tuple[int, Part]]:
@@ -79,11 +79,14 @@ def _work(model: Any, requests: Sequence[Request], settings: SamplerSettings) ->
     return Work("samples", "chunks", ("rollout",), model, {"requests": wanted, "settings": how})
 
 
-def say_how(model: Any) -> None:
-    """Tell the journal of the stage that runs, once, what this model cannot have."""
+def say_how(model: Any, pieces: int, processes: int) -> None:
+    """Tell the journal of the stage that runs, once, what this model or this little work cannot have."""
     keeping = current()
     if keeping is not None and not can_join(model):
         keeping.tell(WITHOUT_REFILL)
+    if keeping is not None and pieces < processes:
+        text = f"rollout.processes: of {processes} processes {pieces} samples: each is to have {SEQUENCES} sequences"
+        keeping.tell(text, once="rollout.processes")
 
 
 def check_lengths(model: Any, requests: Sequence[Request], settings: SamplerSettings) -> None:

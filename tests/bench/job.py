@@ -1,6 +1,11 @@
-"""The job that trainers are compared on: SmolLM2-135M, a few everyday questions, K = 4, short answers."""
+"""The job that trainers are compared on: SmolLM2-135M, a few everyday questions, K = 4, short answers.
+
+python -m tests.bench.job FOLDER      # makes its project there, for benches that take one by --folder
+"""
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +34,8 @@ def params(method: str, threads: int, prompts: int, samples: int) -> dict[str, A
 
 
 def workspace(folder: Path, method: str, threads: int, *, prompts: int = PROMPTS, samples: int = SAMPLES) -> Workspace:
-    """A project with the model, prompts and initial policy ready."""
+    """A project with the model, prompts and initial policy ready, made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
     made = Workspace(folder, params(method, threads, prompts, samples))
     made.plan(1)
     made.run("dvc", "repro", "prepare_policy", "critic_initial", "prepare_acceptance")
@@ -54,3 +60,9 @@ def prompts_of_iteration(number: int, seed: int = 0) -> list[dict[str, Any]]:
 def say(result: dict[str, Any]) -> None:
     """The child's result, on its last line."""
     print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    workspace(Path(sys.argv[1]), "full", 1)

@@ -12,7 +12,7 @@ class Compute(Section):
     """Where and in what precision models run. `auto`: CUDA and bfloat16 where there is a GPU, CPU and float32 else.
 
     `linear`: what multiplies float32 on a CPU, `onednn` or `torch` (MKL, on x86); `auto`: oneDNN on x86.
-    `compile`: torch.compile of the passes of score and update. Both give other bits.
+    `compile`: torch.compile of passes over packed rows. Both give other bits.
     """
 
     device: str = "auto"

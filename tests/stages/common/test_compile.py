@@ -39,6 +39,9 @@ def test_compiled_passes_give_the_same_log_probs_and_gradients_for_rows_of_any_l
         for one, other in zip(ours, torch.autograd.grad(wanted.sum(), plain.parameters()), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
     assert len(passes) == len(ROWS)
+    logp = row_logprobs(compiled, ROWS[0], 0.9)  # as diagnose does: several gradients of one pass
+    for _ in range(2):
+        torch.autograd.grad(logp.sum(), compiled.parameters(), retain_graph=True)
 
 
 def test_without_a_compiler_the_option_is_refused_by_its_name():

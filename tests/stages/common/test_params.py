@@ -267,6 +267,18 @@ def test_bad_value_is_refused_with_file_key_and_reason(key, value, why):
             },
             "params.yaml: advantage.estimator gae gives each token an advantage of its own",
         ),
+        (
+            {"compute.linear": "onednn", "compute.dtype": "bfloat16"},
+            "params.yaml: compute.linear: onednn is for float32 on a CPU; set it to auto",
+        ),
+        (
+            {"compute.linear": "onednn", "compute.device": "cuda:0"},
+            "params.yaml: compute.linear: onednn is for float32 on a CPU; set it to auto",
+        ),
+        (
+            {"compute.compile": True, "update.gradient_checkpointing": True},
+            "params.yaml: compute.compile: torch does not compile the checkpoints of every architecture; set it to",
+        ),
         ({"advantage.gae.length_adaptive": 0.5}, "params.yaml: advantage.gae: lambda is either `lam` or"),
         ({"advantage.gae.lam": None}, "params.yaml: advantage.gae: lambda is either `lam` or"),
         (
