@@ -1,4 +1,4 @@
-"""What a token of a packed row may look at, in the two forms that attention takes it.
+"""What a token of a packed row may look at, in the forms that attention takes it.
 
 In models that cannot do otherwise, and in passes that are compiled on a CPU, a dense mask [L, L]. On a CPU the same
 mask and the parts of the row (`stages.common.parts`). On CUDA torch's FlexAttention: a function of two positions and

@@ -85,7 +85,7 @@ def say_how(model: Any, pieces: int, processes: int) -> None:
     if keeping is not None and not can_join(model):
         keeping.tell(WITHOUT_REFILL)
     if keeping is not None and pieces < processes:
-        text = f"rollout.processes: of {processes} processes {pieces} samples: each is to have {SEQUENCES} sequences"
+        text = f"rollout.processes: {pieces} of {processes} have work, as each is to have {SEQUENCES} sequences"
         keeping.tell(text, once="rollout.processes")
 
 

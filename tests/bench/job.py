@@ -4,7 +4,6 @@ python -m tests.bench.job FOLDER      # makes its project there, for benches tha
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import polars as pl
 import yaml
 
 from stages.rollout.order import prompts_of
+from tests.bench.measure import fresh, mark
 from tests.workspace import ROOT, Workspace
 
 PROMPTS, SAMPLES, NEW_TOKENS, BETA = 4, 4, 32, 0.05
@@ -35,8 +35,8 @@ def params(method: str, threads: int, prompts: int, samples: int) -> dict[str, A
 
 def workspace(folder: Path, method: str, threads: int, *, prompts: int = PROMPTS, samples: int = SAMPLES) -> Workspace:
     """A project with the model, prompts and initial policy ready, made anew."""
-    shutil.rmtree(folder, ignore_errors=True)
-    made = Workspace(folder, params(method, threads, prompts, samples))
+    made = Workspace(fresh(folder), params(method, threads, prompts, samples))
+    mark(folder)
     made.plan(1)
     made.run("dvc", "repro", "prepare_policy", "critic_initial", "prepare_acceptance")
     return made

@@ -7,7 +7,6 @@ stages say they took. Each is a mean over the ten iterations up to the one named
 import argparse
 import copy
 import json
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tests.bench.measure import fresh, mark
 from tests.tiny import tiny_tokenizer
 from tests.workspace import VARIED, Workspace, tiny_params
 
@@ -178,7 +178,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("data/long_run"), help="a folder that is made anew")
     parser.add_argument("--out", type=Path, default=Path("tests/bench/long_run.json"))
     options = parser.parse_args()
-    shutil.rmtree(options.folder, ignore_errors=True)
+    fresh(options.folder).mkdir(parents=True)
+    mark(options.folder)
     found = measure(options.folder.absolute(), options.iterations, options.window, options.keep_last)
     options.out.write_text(json.dumps(found, indent=2) + "\n")
     show(found)

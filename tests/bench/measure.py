@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+MARKER = ".bench"
 WIDTH = 180  # characters, or the columns of numbers are cut
 
 
@@ -21,6 +23,19 @@ def peak_gigabytes() -> float:
     """Most resident memory that this process ever had, and of its children the largest (a reward's process)."""
     kibibytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return kibibytes * 1024 / 1e9
+
+
+def fresh(folder: Path) -> Path:
+    """A folder for a bench, made anew; one that no bench has made is left alone."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARKER).exists():
+        sys.exit(f"{folder}: is there, and no bench has made it; name another folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def mark(folder: Path) -> None:
+    """Let a later run of a bench make the folder anew."""
+    (folder / MARKER).touch()
 
 
 def in_child(module: str, *arguments: str, threads: int) -> dict[str, Any]:
