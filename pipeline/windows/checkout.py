@@ -8,7 +8,6 @@ from typing import Any
 
 from dvc.exceptions import CheckoutError, DvcException
 from dvc.repo import Repo
-from dvc.stage.exceptions import StageNotFound
 
 from pipeline.plan import Plan
 from pipeline.windows.lock import read_lock, stages_of
@@ -36,12 +35,12 @@ def check_out(plan: Plan) -> list[str]:
 
 
 def by_name(repo: Repo) -> Callable[[str], Any]:
-    """A stage of dvc.yaml as it is now, read once for all; DVC's StageNotFound if there is none of the name."""
+    """A stage of dvc.yaml as it is now, read once for all; a DvcException if there is none of the name."""
     stages = {stage.addressing: stage for stage in repo.index.stages}
 
     def find(name: str) -> Any:
         if name not in stages:
-            raise StageNotFound("dvc.yaml", name)
+            raise DvcException(f"dvc.yaml has no stage {name}")
         return stages[name]
 
     return find

@@ -298,6 +298,7 @@ def test_what_a_run_has_made_is_taken_and_stays_as_it_is(reference):
 def test_what_a_run_has_made_of_other_options_is_not_taken(reference, monkeypatch):
     monkeypatch.chdir(reference.folder)
     assert current.is_current(["prepare_model"])
+    assert not current.is_current(["prepare_model", "a_stage_that_dvc_yaml_does_not_have"])
     before = reference.params["prepare"]["model"]["source"]
     reference.change("prepare.model.source", "elsewhere")
     assert not current.is_current(["prepare_model"])

@@ -13,6 +13,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from stages.common.errors import StageError, TransientError
+from stages.common.journal import Journal
+from stages.common.kept.keeping import keeping
 from stages.common.params import ParamsError
 from stages.common.processes import lives
 from stages.common.seeds import seed_of
@@ -59,6 +61,15 @@ def test_several_processes_give_the_bits_of_this_one(made):
     alone = sample(model, requests(), ALONE)
     assert sample(model, requests(), TWO, heard.append) == alone
     assert sum(heard) == 16 * 8
+
+
+def test_the_journal_says_once_that_there_is_too_little_work_for_all(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, journal = llama(), Journal("rollout", "i0001")
+    with keeping("rollout", "i0001", 1000, journal):
+        for _ in range(2):
+            sample(model, requests()[:1], TWO)
+    assert journal.path.read_text().count("rollout.processes: 1 of 2 have work") == 1
 
 
 def test_they_stay_warm_and_see_weights_that_were_written_replaced_or_switched_off():
