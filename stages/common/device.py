@@ -1,15 +1,13 @@
 """Device, precision, threads and determinism, set once per process before a model is loaded."""
 
-import ctypes
-import gc
 import os
-import sys
 from dataclasses import dataclass
 
 import torch
 
 from stages.common import linear
 from stages.common.cores import available_cores
+from stages.common.memory import keep_freed
 from stages.common.params import Compute, ParamsError
 
 
@@ -63,6 +61,8 @@ def set_up(compute: Compute) -> Runtime:
         dtype = "bfloat16" if device.type == "cuda" else "float32"
     if compute.compile:
         check_compiler(device)
+    if device.type == "cpu":
+        keep_freed()
     return Runtime(device, getattr(torch, dtype), takes_onednn(compute, device, dtype), compute.compile)
 
 
@@ -95,18 +95,3 @@ def check_compiler(device: torch.device) -> None:
             f"params.yaml: compute.compile: torch.compile does not work here: {reason}; install a C++ compiler (g++; "
             "on a GPU triton, too), or set it to false"
         ) from None
-
-
-def release() -> None:
-    """Free what nothing uses any more: adapters, their models and optimizers are in cycles until a collection.
-
-    The C library keeps freed blocks for later allocations, hundreds of megabytes once a model has gone: they go back to
-    the system, where the library can (glibc).
-    """
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)

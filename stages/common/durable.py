@@ -6,6 +6,7 @@ A rename may reach the disk before the bytes of the file that it names, so each 
 import os
 import shutil
 from pathlib import Path
+from typing import IO
 
 
 def sync(path: Path) -> None:
@@ -25,13 +26,12 @@ def sync_tree(path: Path) -> None:
     sync(path)
 
 
-def drop_pages(path: Path) -> None:
-    """Tell the system that a large file will hardly be read again: its pages in memory do for the one that is written
-    next, where fresh ones may be slow to be had.
+def drop_pages(file: IO[bytes], start: int = 0, length: int = 0) -> None:
+    """Tell the system that these bytes of a large file (0: all) will hardly be read again: its pages in memory do for
+    the one that is written next, where fresh ones may be slow to be had.
     """
     if hasattr(os, "posix_fadvise"):
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
 
 
 def make_folder(folder: Path) -> None:

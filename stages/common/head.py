@@ -1,9 +1,9 @@
 """From hidden states to the log-probs of chosen tokens, without more logits than `LOGITS_MB` at once.
 
-A pass whose logits fit keeps their log-softmax, the one tensor [T, V] that its backward pass needs. A longer one goes
+A pass whose logits fit keeps their exponentials, the one tensor [T, V] that its backward pass needs. A longer one goes
 chunk by chunk, and computes the head once more in the backward pass.
 
-Dimension suffixes: T predicted tokens, V vocabulary, H hidden size.
+Dimension suffixes: T predicted tokens, N a few of them, V vocabulary, H hidden size.
 """
 
 from collections.abc import Callable
@@ -15,38 +15,78 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 LOGITS_MB = 128  # of one tensor [T, V] in float32; a backward pass holds two
+CACHED_MB = 1  # of logits that are worked on at once
 
 
 class ChosenTokens(torch.autograd.Function):
     """Log-probs [T] of `target_T` and, if `with_entropy`, entropies [T] under logits [T, V] / temperature, in nats.
 
-    d logp_y / d z_v = [v = y] - p_v            d H / d z_v = -p_v (log p_v + H)
+    With m the largest scaled logit x of a row, w = exp(x - m) and Z = sum(w), of which w is kept for the gradients:
+
+        log p_y = x_y - m - log Z                        H = log Z - sum(w * (x - m)) / Z
+        d log p_y / d x_v = [v = y] - w_v / Z            d H / d x_v = -w_v / Z * (log(w_v / Z) + H)
     """
 
     @staticmethod
     def forward(
         ctx: Any, logits_TV: Tensor, target_T: Tensor, temperature: float, with_entropy: bool
     ) -> tuple[Tensor, Tensor | None]:
-        logp_TV = log_softmax(logits_TV, temperature)
-        entropy_T = entropy_of_logprobs(logp_TV) if with_entropy else None
-        ctx.temperature, ctx.dtype = temperature, logits_TV.dtype
-        ctx.save_for_backward(logp_TV, target_T, entropy_T)
+        wide = torch.promote_types(logits_TV.dtype, torch.float32)
+        keeps, size = ctx.needs_input_grad[0], rows_at_once(logits_TV)
+        weight_TV = torch.empty_like(logits_TV if keeps else logits_TV[:size], dtype=wide)
+        found = []
+        for start in range(0, len(target_T), size):
+            some = slice(start, start + size)
+            weight_NV = weight_TV[some] if keeps else weight_TV[: len(target_T[some])]
+            found.append(_read(logits_TV[some].to(wide), target_T[some], temperature, weight_NV, with_entropy))
+        logp_T, total_T, entropy_T = map(torch.cat, zip(*found, strict=True))
+        if keeps:
+            ctx.temperature, ctx.dtype = temperature, logits_TV.dtype
+            ctx.save_for_backward(weight_TV, total_T, target_T, entropy_T)
         ctx.set_materialize_grads(False)
-        return logp_TV.gather(-1, target_T[:, None])[:, 0], entropy_T
+        return logp_T, entropy_T if with_entropy else None
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, of_logp_T: Tensor | None, of_entropy_T: Tensor | None) -> tuple[Tensor | None, ...]:
-        logp_TV, target_T, entropy_T = ctx.saved_tensors
-        found_TV = torch.zeros_like(logp_TV) if of_logp_T is None else logp_TV.exp().mul_(-of_logp_T[:, None])
-        if of_logp_T is not None:
-            found_TV.scatter_add_(-1, target_T[:, None], of_logp_T[:, None])
+        weight_TV, total_T, target_T, entropy_T = ctx.saved_tensors
+        given_T = torch.zeros_like(total_T) if of_logp_T is None else of_logp_T
+        found_TV = weight_TV * (-given_T / (total_T * ctx.temperature))[:, None]
+        found_TV.scatter_add_(-1, target_T[:, None], (given_T / ctx.temperature)[:, None])
         if of_entropy_T is not None:
-            finite_TV = logp_TV.clamp(min=torch.finfo(logp_TV.dtype).min)
-            found_TV -= of_entropy_T[:, None] * logp_TV.exp() * (finite_TV + entropy_T[:, None])
-        if ctx.temperature != 1.0:
-            found_TV /= ctx.temperature
+            logp_TV = (weight_TV / total_T[:, None]).log().clamp_(min=torch.finfo(weight_TV.dtype).min)
+            scale_T = of_entropy_T / (total_T * ctx.temperature)
+            found_TV -= logp_TV.add_(entropy_T[:, None]).mul_(weight_TV).mul_(scale_T[:, None])
         return found_TV.to(ctx.dtype), None, None, None
+
+
+def rows_at_once(logits_TV: Tensor) -> int:
+    """So few on a CPU that they stay in its cache from one operation to the next; on a GPU all."""
+    if logits_TV.device.type != "cpu":
+        return max(1, len(logits_TV))
+    return max(1, CACHED_MB * 2**20 // max(1, logits_TV[:1].numel() * 4))
+
+
+def _read(
+    logits_NV: Tensor, target_N: Tensor, temperature: float, weight_NV: Tensor, with_entropy: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probs, sums Z, entropies (or anything) of some rows; w goes to `weight_NV`."""
+    scaled_NV = logits_NV if temperature == 1.0 else logits_NV / temperature
+    shifted_NV = scaled_NV - scaled_NV.amax(dim=-1, keepdim=True)
+    torch.exp(shifted_NV, out=weight_NV)
+    total_N = weight_NV.sum(dim=-1)
+    logp_N = shifted_NV.gather(-1, target_N[:, None])[:, 0] - total_N.log()
+    entropy_N = total_N.log() - weighted_sum(weight_NV, shifted_NV) / total_N if with_entropy else total_N
+    return logp_N, total_N, entropy_N
+
+
+def weighted_sum(weight_NV: Tensor, shifted_NV: Tensor) -> Tensor:
+    """Sum over the vocabulary of the products [N]; what has no probability adds nothing, though its logit be -inf."""
+    found_N = torch.bmm(weight_NV[:, None], shifted_NV[:, :, None])[:, 0, 0]
+    if found_N.isnan().any():
+        finite_NV = shifted_NV.clamp(min=torch.finfo(shifted_NV.dtype).min)
+        found_N = torch.bmm(weight_NV[:, None], finite_NV[:, :, None])[:, 0, 0]
+    return found_N
 
 
 def by_logits(
@@ -57,17 +97,6 @@ def by_logits(
         logits_TV, target_T, temperature, with_entropy
     )
     return found
-
-
-def log_softmax(logits_TV: Tensor, temperature: float) -> Tensor:
-    """In float32 or better."""
-    wide_TV = logits_TV.to(torch.promote_types(logits_TV.dtype, torch.float32))
-    return (wide_TV if temperature == 1.0 else wide_TV / temperature).log_softmax(dim=-1)
-
-
-def entropy_of_logprobs(logp_NV: Tensor) -> Tensor:
-    """Entropy [N] in nats; a probability of zero adds nothing."""
-    return -(logp_NV.exp() * logp_NV.clamp(min=torch.finfo(logp_NV.dtype).min)).sum(dim=-1)
 
 
 def chosen_tokens(

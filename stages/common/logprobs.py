@@ -5,18 +5,17 @@ Dimension suffixes: L tokens of a packed row, T its predicted tokens, V vocabula
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from stages.common.block_mask import has_full_attention, use_dense_masks
 from stages.common.body import causal_of, row_hidden, row_hidden_uncompiled, row_inputs
-from stages.common.head import by_logits, chosen_tokens, entropy_of_logprobs
+from stages.common.head import by_logits, chosen_tokens
 from stages.common.journal import Journal
 from stages.common.kept.parts import Part, Work, in_parts
+from stages.common.once import once_per_model
 from stages.common.packing import Group, PackedRow, pack
 
 __all__ = [
@@ -24,9 +23,7 @@ __all__ = [
     "PROBE_TOLERANCE",
     "by_row",
     "completion_logprobs",
-    "entropy_of_logprobs",
     "has_plain_head",
-    "once_per_model",
     "reads_one_by_one",
     "row_logprobs",
     "row_logprobs_and_entropy",
@@ -108,19 +105,6 @@ def by_row(
             found[row].append(value)
         progress(done, len(packed_rows))
     return found
-
-
-def once_per_model(probe: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Ask a model once while it is held: what it honours lies in its code and config, not in its weights."""
-    known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
-
-    @wraps(probe)
-    def asked(model: Any) -> bool:
-        if model not in known:
-            known[model] = probe(model)
-        return known[model]
-
-    return asked
 
 
 @once_per_model

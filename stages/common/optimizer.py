@@ -4,17 +4,18 @@ Weights in lower precision than float32 have a float32 master copy in the state:
 bfloat16. The policy that is saved, sampled from and differentiated is the rounded one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from stages.common.checked import reading
-from stages.common.durable import drop_pages
 from stages.common.errors import StageError
 from stages.common.params import AdamW, Schedule
-from stages.common.tensor_file import TensorFile, write_tensors
+from stages.common.room import Room
+from stages.common.tensor_file import TensorFile, writing
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -64,10 +65,13 @@ class StoredAdamW:
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 parameter.grad = None
 
-    def step(self) -> tuple[float, float | None]:
+    def step(self, save_to: Path | None = None) -> tuple[float, float | None]:
         """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate.
 
         Gradients that are all zero move nothing, not even by momentum: no step is taken, and there is no rate.
+
+        `save_to`: after the last step the state goes there, written while parameter by parameter takes the step:
+        moments pass from file to file and never are in memory together. Without a step nothing is written.
         """
         rate = learning_rate(self.step_count + 1, self.settings.learning_rate, self.settings.schedule)
         self.adamw.param_groups[0]["lr"] = rate
@@ -77,27 +81,78 @@ class StoredAdamW:
         if norm == 0:
             self.adamw.zero_grad(set_to_none=True)
             return 0.0, None
-        self._take_moments()
+        if save_to is None:
+            self._take_moments()
+            self._step(self.masters)
+            self.step_count += 1
+        else:
+            self._write(save_to, self.step_count + 1)
+        return float(norm), rate
+
+    def _step(self, names: Collection[str]) -> None:
+        """Move these parameters by their gradients, which go."""
+        masters = [self.masters[name] for name in names]
+        self.adamw.param_groups[0]["params"] = masters
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
-        self.step_count += 1
-        for name, parameter in self.parameters.items():
-            if self.masters[name] is not parameter:
-                parameter.data.copy_(self.masters[name])
-        return float(norm), rate
+        for name, master in zip(names, masters, strict=True):
+            if self.parameters[name] is not master:
+                self.parameters[name].data.copy_(master)
 
     def save(self, path: Path) -> None:
         """Moments and masters by parameter name; the number of steps taken is in the metadata."""
-        self._take_moments()
-        state: dict[str, Tensor] = {}
-        for name, master in self.masters.items():
-            for moment in MOMENTS:
-                if self.step_count:  # a parameter that never had a gradient has no moments yet: zeros
-                    held = self.adamw.state[master].get(moment)
-                    state[f"{moment}/{name}"] = torch.zeros_like(master) if held is None else held
-            if master is not self.parameters[name]:
-                state[f"master/{name}"] = master
-        write_tensors(state, path, {"steps": str(self.step_count)})
+        self._write(path, self.step_count)
+
+    def _write(self, path: Path, steps: int) -> None:
+        """Write the state after so many steps, one of which may be taken on the way."""
+        taking, rooms = steps > self.step_count, cycle((Room(), Room()))  # one is worked in, one is hashed
+        with writing(path, self._layout(steps), {"steps": str(steps)}) as put:
+            for name, room in zip(self.masters, rooms, strict=False):
+                brought = self._bring(name, room)
+                if taking:
+                    self._step([name])
+                room.taken_until([put(entry, tensor) for entry, tensor in self._state_of(name, steps)])
+                if brought or taking:
+                    self.adamw.state.pop(self.masters[name], None)
+        self.adamw.param_groups[0]["params"] = list(self.masters.values())
+        if taking:
+            self.step_count, self._stored = steps, TensorFile(path)
+
+    def _layout(self, steps: int) -> dict[str, Tensor]:
+        """What the file has, in its order, by tensors of the same type and shape: parameter by parameter."""
+        return {
+            entry: master
+            for name, master in self.masters.items()
+            for entry in [f"{moment}/{name}" for moment in MOMENTS if steps]
+            + [f"master/{name}"] * (master is not self.parameters[name])
+        }
+
+    def _state_of(self, name: str, steps: int) -> Iterator[tuple[str, Tensor]]:
+        """The file's entries of a parameter; one that never had a gradient has no moments yet: zeros."""
+        master = self.masters[name]
+        state = self.adamw.state.get(master, {})
+        for moment in MOMENTS if steps else ():
+            yield f"{moment}/{name}", state[moment] if state else torch.zeros_like(master)
+        if master is not self.parameters[name]:
+            yield f"master/{name}", master
+
+    def _bring(self, name: str, room: Room) -> bool:
+        """Read the moments of a parameter into the room, if they still are in the file."""
+        if self._stored is None:
+            return False
+        master = self.masters[name]
+        found = room.like(master, len(MOMENTS))
+        with reading(self._stored.path):
+            for moment, tensor in zip(MOMENTS, found, strict=True):
+                self._stored.read_into(f"{moment}/{name}", tensor, for_good=True)
+        self._hold(master, dict(zip(MOMENTS, found, strict=True)), self.step_count)
+        return True
+
+    def _hold(self, master: Tensor, moments: Mapping[str, Tensor], steps: float) -> None:
+        """Moments of a parameter that has had so many steps, as the fused kernel wants them."""
+        count = torch.tensor(float(steps), device=master.device)
+        on_device = {moment: moments[moment].to(master.device) for moment in MOMENTS}
+        self.adamw.state[master] = {"step": count, **on_device}
 
     def load(self, path: Path) -> None:
         """Take up what `save` wrote; a state of zero steps has no moments.
@@ -125,15 +180,8 @@ class StoredAdamW:
             return
         with reading(stored.path):
             for name, master in self.masters.items():
-                found = stored.read([f"{moment}/{name}" for moment in MOMENTS])
-                moments = {moment: tensor.to(master.device) for moment, tensor in zip(MOMENTS, found, strict=True)}
-                self.adamw.state[master] = {"step": self._count(master, self.step_count), **moments}
-        drop_pages(stored.path)
-
-    @staticmethod
-    def _count(master: Tensor, steps: float) -> Tensor:
-        """A parameter's number of steps as the fused kernel wants it."""
-        return torch.tensor(float(steps), device=master.device)
+                found = stored.read([f"{moment}/{name}" for moment in MOMENTS], for_good=True)
+                self._hold(master, dict(zip(MOMENTS, found, strict=True)), self.step_count)
 
     def snapshot(self, *, moved: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
         """All that the next step depends on, as it is between two backward passes: gradients so far, and, if weights
@@ -167,5 +215,4 @@ class StoredAdamW:
                 self.parameters[name].data.copy_(master)
                 self.adamw.state.pop(master, None)
             if name in counts:
-                moments = {moment: tensors[f"{moment}/{name}"].to(master.device) for moment in MOMENTS}
-                self.adamw.state[master] = {"step": self._count(master, counts[name]), **moments}
+                self._hold(master, {moment: tensors[f"{moment}/{name}"] for moment in MOMENTS}, counts[name])

@@ -10,6 +10,7 @@ Dimension suffixes: L tokens of one packed row, T predicted (completion) tokens 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 import polars as pl
 
@@ -88,21 +89,45 @@ def split_groups(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool =
 
 
 def pack(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool = False) -> list[PackedRow]:
-    """Pack groups into rows of at most `max_tokens` tokens, the longest row first: a lack of memory shows at once.
+    """Pack groups into few rows of at most `max_tokens` tokens, as even as they can be: the longest decides how much
+    memory the passes take. It comes first: a lack of memory shows at once.
 
-    Best fit, longest group first: each goes into the row that it fills up most. Of equal ones the first in order goes
-    first, so that the rows depend on the groups alone. A single prompt with one completion that is longer than the
-    budget gets a row of its own. `one_by_one` puts one completion in each row: for models that cannot take a block
-    mask.
+    A single prompt with one completion that is longer than the budget gets a row of its own. `one_by_one` puts one
+    completion in each row: for models that cannot take a block mask. The rows depend on the groups and their order
+    alone.
     """
     pieces = sorted(split_groups(groups, max_tokens, one_by_one=one_by_one), key=lambda piece: -piece.tokens)
-    rows: list[PackedRow] = []
-    room: list[tuple[int, int]] = []  # tokens that are left in a row, and its number; ascending
-    for piece in pieces:
-        place = len(room) if one_by_one else bisect_left(room, (piece.tokens, 0))
-        left, number = room.pop(place) if place < len(room) else (max_tokens, len(rows))
-        if number == len(rows):
-            rows.append(PackedRow())
+    sizes = [piece.tokens for piece in pieces]
+    numbers = list(range(len(pieces)))
+    if not one_by_one:
+        fitted = best_fit(sizes, max_tokens)
+        numbers = evened(sizes, max_tokens, 1 + max(fitted, default=-1)) or fitted
+    rows = [PackedRow() for _ in range(1 + max(numbers, default=-1))]
+    for number, piece in zip(numbers, pieces, strict=True):
         rows[number].append(piece)
-        insort(room, (left - piece.tokens, number))
     return sorted(rows, key=lambda row: -len(row.ids_L))
+
+
+def best_fit(sizes: Sequence[int], max_tokens: int) -> list[int]:
+    """The row of each piece, longest first: the one that it fills up most, or a new one. Hardly more than it takes."""
+    numbers: list[int] = []
+    room: list[tuple[int, int]] = []  # tokens that are left in a row, and its number; ascending
+    for size in sizes:
+        place = bisect_left(room, (size, 0))
+        left, number = room.pop(place) if place < len(room) else (max_tokens, 1 + max(numbers, default=-1))
+        insort(room, (left - size, number))
+        numbers.append(number)
+    return numbers
+
+
+def evened(sizes: Sequence[int], max_tokens: int, rows: int) -> list[int] | None:
+    """The row of each piece, longest first: of so many rows the shortest. None where one would be too long."""
+    numbers: list[int] = []
+    filled = [(0, number) for number in range(rows)]
+    for size in sizes:
+        before, number = heappop(filled)
+        if before and before + size > max_tokens:
+            return None
+        heappush(filled, (before + size, number))
+        numbers.append(number)
+    return numbers

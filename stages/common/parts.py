@@ -21,16 +21,12 @@ SMALL = 64  # tokens: shorter completions share a part, as a call costs more tha
 
 @dataclass(frozen=True)
 class Part:
-    """Queries `start` to `end` of the row under `mask` [1, 1, Q, K]; without a mask: a prompt, causally."""
+    """The queries `own` of the row, which look at the prompt before them and at themselves under `mask` [1, 1, Q, K];
+    without a mask they are a prompt, causally.
+    """
 
-    prompt: slice
     own: slice
     mask: Tensor | None
-
-    def keys(self, given: Tensor) -> Tensor:
-        """Of keys or values [1, heads, L, size] those that this part looks at."""
-        own = given[:, :, self.own]
-        return own if self.mask is None else torch.cat([given[:, :, self.prompt], own], dim=2)
 
 
 class PartedMask(Tensor):
@@ -51,9 +47,9 @@ def parted(mask_LL: Tensor, row: PackedRow) -> PartedMask:
 
 def _part(mask_LL: Tensor, prompt: slice, own: slice) -> Part:
     if prompt == own:
-        return Part(prompt, own, None)
+        return Part(own, None)
     rows = mask_LL[:, :, own]
-    return Part(prompt, own, torch.cat([rows[..., prompt], rows[..., own]], dim=-1))
+    return Part(own, torch.cat([rows[..., prompt], rows[..., own]], dim=-1))
 
 
 def ranges(row: PackedRow) -> list[tuple[slice, slice]]:
@@ -80,9 +76,21 @@ def segments(row: PackedRow) -> list[tuple[int, int]]:
 def attention_by_parts(
     module: Any, query: Tensor, key: Tensor, value: Tensor, parts: Sequence[Part], **options: Any
 ) -> tuple[Tensor, None]:
-    """What torch's scaled dot product attention gives under the dense mask, [1, L, heads, size]."""
-    found = [
-        sdpa_attention_forward(module, query[:, :, part.own], part.keys(key), part.keys(value), part.mask, **options)[0]
-        for part in parts
-    ]
+    """What torch's scaled dot product attention gives under the dense mask, [1, L, heads, size].
+
+    Parts follow each other without gaps. Splitting all at once makes one gradient; a slice makes one of the whole row.
+    """
+    lengths = [part.own.stop - part.own.start for part in parts]
+    queries, keys, values = (torch.split(given, lengths, dim=2) for given in (query, key, value))
+    found, prompt = [], 0
+    for number, part in enumerate(parts):
+        if part.mask is None:
+            prompt = number
+        seen = [prompt, number] if part.mask is not None else [number]
+        given = (_joined([held[i] for i in seen]) for held in (keys, values))
+        found.append(sdpa_attention_forward(module, queries[number], *given, part.mask, **options)[0])
     return torch.cat(found, dim=1), None
+
+
+def _joined(held: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(held), dim=2) if len(held) > 1 else held[0]

@@ -24,10 +24,11 @@ from stages.common.adapter import (
 )
 from stages.common.checked import check_folder, checked, reading
 from stages.common.critic import Critic, critic_hash, described, load_critic
-from stages.common.device import Runtime, release
+from stages.common.device import Runtime
 from stages.common.durable import drop_pages
 from stages.common.fingerprint import folder_hash
 from stages.common.kept.key import identify
+from stages.common.memory import collect
 from stages.common.model_folder import PolicyError, load_config, load_model, load_tokenizer
 from stages.common.paths import KL_REFERENCE, REFERENCE
 from stages.common.reward_model import load_reward_folder
@@ -135,7 +136,7 @@ class Models:
         if self._config is None:
             self._base = self._kl_reference = self._critic = None
             self._rewards.clear()
-            release()
+            collect()  # what it had serves the gradients
 
     def reward_model(self, folder: Path) -> tuple[Any, Any]:
         """The reward model in a folder, and its tokenizer."""
@@ -213,7 +214,8 @@ def save_policy(model: Any, source: Path, target: Path) -> None:
         save_adapter_weights(model, target)
         return
     for path in source.glob("*.safetensors"):
-        drop_pages(path)
+        with path.open("rb") as file:
+            drop_pages(file)
     model.save_pretrained(target)
     for path in source.iterdir():
         written = (target / path.name).exists()  # the config among others, with the precision of these weights

@@ -7,9 +7,9 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.critic import PRETRAINING, write_marker
-from stages.common.device import release
 from stages.common.files import publish
 from stages.common.journal import Journal
+from stages.common.memory import release
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Critic as Options
 from stages.common.params import Params

@@ -17,7 +17,8 @@ from stages.common.block_mask import has_full_attention, use_dense_masks
 from stages.common.body import row_hidden
 from stages.common.journal import Journal
 from stages.common.kept.parts import Part, Work, in_parts
-from stages.common.logprobs import PROBE, PROBE_TOLERANCE, by_row, once_per_model, say_one_by_one
+from stages.common.logprobs import PROBE, PROBE_TOLERANCE, by_row, say_one_by_one
+from stages.common.once import once_per_model
 from stages.common.packing import Group, PackedRow, pack
 
 

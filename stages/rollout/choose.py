@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from stages.common.errors import StageError
+from stages.common.head import weighted_sum
 from stages.rollout.draw import in_blocks, invert_cumulative, mass_of
 from stages.rollout.live import Row
 from stages.rollout.samples import SamplerSettings
@@ -35,7 +36,7 @@ def choose(logits_BV: Tensor, rows: Sequence[Row], settings: SamplerSettings) ->
     logp_B = _at(shifted_BV, token_B).double() - log_total_B
     if not logp_B.isfinite().all():
         raise StageError("the policy's log-probs are not finite: its weights are broken, or the precision too low")
-    entropy_B = log_total_B - _dot(weight_BV, shifted_BV).double() / mass_BN.sum(dim=-1)
+    entropy_B = log_total_B - weighted_sum(weight_BV, shifted_BV).cpu().double() / mass_BN.sum(dim=-1)
     noted = zip(rows, token_B.tolist(), logp_B.tolist(), entropy_B.tolist(), strict=True)
     for row, token, logp, nats in noted:
         row.sample.completion_ids.append(token)
@@ -46,12 +47,3 @@ def choose(logits_BV: Tensor, rows: Sequence[Row], settings: SamplerSettings) ->
 
 def _at(values_BV: Tensor, token_B: Tensor) -> Tensor:
     return values_BV.gather(-1, token_B.to(values_BV.device)[:, None])[:, 0].cpu()
-
-
-def _dot(weight_BV: Tensor, shifted_BV: Tensor) -> Tensor:
-    """Sum over the vocabulary of the products [B]; what has no probability adds nothing, though its logit be -inf."""
-    found_B = torch.bmm(weight_BV[:, None], shifted_BV[:, :, None])[:, 0, 0]
-    if found_B.isnan().any():
-        least = torch.finfo(shifted_BV.dtype).min
-        found_B = torch.bmm(weight_BV[:, None], shifted_BV.clamp(min=least)[:, :, None])[:, 0, 0]
-    return found_B.cpu()

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from stages.common.device import release
 from stages.common.journal import Journal
 from stages.common.kept.key import identify, identity_of
+from stages.common.memory import release
 from stages.common.params import Rollout
 from stages.rollout.processes import forget_model
 from stages.rollout.skeleton import copied

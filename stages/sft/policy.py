@@ -11,10 +11,11 @@ import polars as pl
 
 from stages.common import paths
 from stages.common.checked import reading
-from stages.common.device import Runtime, release
+from stages.common.device import Runtime
 from stages.common.errors import StageError
 from stages.common.files import link_folder, publish
 from stages.common.journal import Journal
+from stages.common.memory import release
 from stages.common.optimizer import StoredAdamW
 from stages.common.params import Params, Sft
 from stages.common.policy import load_model, new_adapter, save_policy, trainable

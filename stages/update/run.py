@@ -4,13 +4,15 @@ Then the critic's part, on the same samples, when the policy's optimizer is gone
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from stages.common import paths
 from stages.common.checkpointing import gradient_checkpointing
-from stages.common.device import release
+from stages.common.durable import sync
 from stages.common.files import publish
 from stages.common.fingerprint import file_hash
 from stages.common.journal import Journal
@@ -18,6 +20,7 @@ from stages.common.kept.key import frame_hash
 from stages.common.kept.parts import Work
 from stages.common.kept.steps import State, resumed, state_of
 from stages.common.logprobs import completion_logprobs, reads_one_by_one
+from stages.common.memory import release, trim
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import groups_of
 from stages.common.params import Params
@@ -66,9 +69,10 @@ def run_steps(
     params: Params,
     journal: Journal,
     state: State | None = None,
+    save_to: Path | None = None,
 ) -> list[dict[str, Any]]:
     """All optimizer steps of the iteration, one row of the steps table each; those that `state` holds are not taken
-    again.
+    again. `save_to`: where the last one leaves the optimizer's state, if it is taken.
     """
     recipe, one_by_one = recipe_of(params), reads_one_by_one(model, journal)
     rows = add_old(model, rows, recipe, one_by_one=one_by_one, journal=journal)
@@ -88,7 +92,9 @@ def run_steps(
             journal.progress(done, total, unit)
 
         with gradient_checkpointing(model, params.update.gradient_checkpointing, "update.gradient_checkpointing"):
-            row = optimizer_step(model, optimizer, in_loss, packed, recipe, progress, kept)
+            row = optimizer_step(
+                model, optimizer, in_loss, packed, recipe, progress, kept, save_to if number == recipe.steps else None
+            )
         if not row["grad_norm"]:
             journal.say(f"step {number}: no row has a gradient; weights and optimizer state stay as they are")
         nothing_follows = number == recipe.steps and params.critic is None
@@ -102,7 +108,9 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rows = training_rows(name, needs_reference=params.score.kl.beta_in("loss") > 0)
     check_critic(name, rows, params.critic)
     update_policy(name, rows, params, models, journal)
-    if params.critic is not None:
+    if params.critic is None:
+        trim()
+    else:
         release()  # the policy's optimizer, before the critic has one
     update_critic(name, rows, params, models, journal)
 
@@ -129,12 +137,16 @@ def update_policy(name: str, rows: pl.DataFrame, params: Params, models: Models,
     optimizer.load(paths.optimizer(before))
     state = state_of(work_of(model, before, rows, iteration, params), optimizer)
     models.dirty()
-    steps = run_steps(model, optimizer, rows, iteration, params, journal, state)
+    with publish(paths.optimizer(name)) as scratch, ThreadPoolExecutor(1) as beside:
+        on_the_way = scratch if params.critic is None else None  # the state can be kept while a critic is trained
+        steps = run_steps(model, optimizer, rows, iteration, params, journal, state, on_the_way)
+        if not scratch.exists():
+            optimizer.save(scratch)
+        syncing = beside.submit(sync, scratch)  # which the disk does while the policy is written and hashed
+        with publish(paths.policy(name)) as folder:
+            save_policy(model, paths.policy(before), folder)
+        syncing.result()
     write_table(pl.DataFrame(steps, schema=STEPS), STEPS, ("iteration", "step"), paths.steps(name))
-    with publish(paths.optimizer(name)) as scratch:
-        optimizer.save(scratch)
-    with publish(paths.policy(name)) as scratch:
-        save_policy(model, paths.policy(before), scratch)
     models.saved(paths.policy(name))
     last = steps[-1]
     journal.say(f"loss {last['loss']:.4f}, gradient norm {last['grad_norm']:.3f}, {last['tokens']} tokens")

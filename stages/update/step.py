@@ -1,6 +1,7 @@
 """One optimizer step: gradients of all its micro-batches, clipped, applied; and the numbers that describe it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -24,12 +25,14 @@ def optimizer_step(
     recipe: Recipe,
     progress: Callable[[], None],
     kept: KeptSteps | None = None,
+    save_to: Path | None = None,
 ) -> dict[str, Any]:
     """Take the step and return its row of the steps table.
 
     `rows` are the step's rows in the loss, with an `index` that is their place. Without any micro-batch nothing has a
     gradient: weights and optimizer state stay as they are, as they do where all gradients turn out to be zero.
     A step that `kept` has begun goes on after the micro-batches whose gradients the optimizer holds already.
+    `save_to`: a step that is taken leaves the optimizer's state there.
     """
     kept = kept or KeptSteps()
     batch, meter = step_rows(rows), Meter()
@@ -48,7 +51,7 @@ def optimizer_step(
         progress()
         if done < len(micro_batches) and kept.due():
             kept.within(done, {"sums": sums, "meter": meter.state()})
-    norm, rate = optimizer.step() if micro_batches else (0.0, None)
+    norm, rate = optimizer.step(save_to) if micro_batches else (0.0, None)
     return {
         "optimizer_step": optimizer.step_count,
         "rows_in_loss": rows.height,

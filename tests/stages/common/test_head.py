@@ -37,6 +37,30 @@ def test_values_and_gradients_are_those_of_autograd(temperature):
         torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
 
+def test_entropy_of_uniform_and_of_certain():
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
+    _, entropy = by_logits(logits, torch.tensor([0, 0]), 1.0, with_entropy=True)
+    torch.testing.assert_close(entropy, torch.tensor([4.0, 1.0]).log(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_a_few_rows_at_a_time_are_all_rows(monkeypatch, requires_grad):
+    logits = random(5, 7).detach().requires_grad_(requires_grad)
+    whole = by_logits(logits, TARGETS, 0.7, with_entropy=True)
+    monkeypatch.setattr("stages.common.head.rows_at_once", lambda logits: 2)
+    for one, other in zip(by_logits(logits, TARGETS, 0.7, with_entropy=True), whole, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_what_is_kept_and_what_comes_back_are_as_precise_as_they_must_be(dtype):
+    logits = random(5, 7).detach().to(dtype).requires_grad_(True)
+    logp, entropy = by_logits(logits, TARGETS, 1.0, with_entropy=True)
+    assert logp.dtype == entropy.dtype == torch.float32
+    (logp + entropy).sum().backward()
+    assert logits.grad.dtype == dtype
+
+
 def test_a_token_that_cannot_be_drawn_adds_nothing():
     logits = torch.tensor([[0.0, 0.0, -torch.inf]], requires_grad=True)
     logp, entropy = by_logits(logits, torch.tensor([0]), 1.0, with_entropy=True)

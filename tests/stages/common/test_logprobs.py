@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stages.common.logprobs import completion_logprobs, entropy_of_logprobs, row_logprobs, takes_block_mask
+from stages.common.logprobs import completion_logprobs, row_logprobs, takes_block_mask
 from stages.common.packing import Group, pack
 from tests.tiny import gpt2, llama, qwen2, sliding
 
@@ -116,10 +116,3 @@ def test_one_by_one_is_right_for_a_sliding_window():
     model = sliding()
     found = completion_logprobs(model, GROUPS, 1.0, 1000, one_by_one=True)
     torch.testing.assert_close(flat(found[row] for row in range(6)), flat(unpadded(model, 1.0)), rtol=0, atol=1e-4)
-
-
-def test_entropy_of_uniform_and_of_certain():
-    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [100.0, 0.0, 0.0, 0.0]])
-    torch.testing.assert_close(
-        entropy_of_logprobs(logits.log_softmax(-1)), torch.tensor([4.0, 1.0]).log(), rtol=0, atol=1e-6
-    )

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from stages.common.optimizer import OptimizerError, StoredAdamW, learning_rate
 from stages.common.params import Schedule, Update
@@ -62,6 +63,54 @@ def test_moments_stay_in_the_file_until_a_step_wants_them(tmp_path):
     train(third, 1)
     for name in ("a", "b"):
         assert torch.equal(fourth.parameters[name], third.parameters[name])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("before", ["new", "in memory", "in a file"])
+def test_a_step_that_writes_its_state_on_the_way_is_the_step_and_the_state(tmp_path, dtype, before):
+    def made(number):
+        optimizer = StoredAdamW(parameters(dtype) | {"idle": torch.nn.Parameter(torch.ones(2, dtype=dtype))}, SETTINGS)
+        if before != "new":
+            train(optimizer, 2)
+        if before == "in a file":
+            path = tmp_path / f"before{number}"
+            optimizer.save(path)
+            optimizer = StoredAdamW(optimizer.parameters, SETTINGS)
+            optimizer.load(path)
+        for name in ("a", "b"):  # and none for the third
+            optimizer.parameters[name].float().pow(2).sum().backward()
+        optimizer.collect_gradients()
+        return optimizer
+
+    plain, other = made(1), made(2)
+    assert plain.step() == other.step(tmp_path / "other")
+    plain.save(tmp_path / "plain")
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "plain").read_bytes()
+    assert plain.step_count == other.step_count
+    assert not other.adamw.state
+    for name in plain.parameters:
+        assert torch.equal(plain.parameters[name], other.parameters[name])
+        assert other.masters[name].grad is None
+    if before != "new":  # it would go on from there
+        train(plain, 1, first=3)
+        train(other, 1, first=3)
+        assert all(torch.equal(plain.parameters[name], other.parameters[name]) for name in ("a", "b"))
+
+
+def test_without_a_step_nothing_is_written_on_the_way(tmp_path):
+    optimizer = StoredAdamW(parameters(), SETTINGS)
+    assert optimizer.step(tmp_path / "state") == (0.0, None)
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_library_reads_the_state(tmp_path):
+    optimizer = StoredAdamW(parameters(), SETTINGS)
+    train(optimizer, 1)
+    optimizer.save(tmp_path / "state")
+    found = load_file(tmp_path / "state")
+    assert sorted(found) == ["exp_avg/a", "exp_avg/b", "exp_avg_sq/a", "exp_avg_sq/b"]
+    for name, master in optimizer.masters.items():
+        assert torch.equal(found[f"exp_avg_sq/{name}"], optimizer.adamw.state[master]["exp_avg_sq"])
 
 
 def test_masters_keep_updates_that_bfloat16_would_lose():

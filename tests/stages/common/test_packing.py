@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.common.block_mask import block_mask
-from stages.common.packing import Group, PackedRow, pack, split_groups
+from stages.common.packing import Group, PackedRow, best_fit, pack, split_groups
 
 
 def test_block_mask_by_hand():
@@ -63,17 +63,33 @@ def sizes(packed):
     return [len(row.ids_L) for row in packed]
 
 
-def test_groups_fill_up_the_fullest_row_that_has_room():
-    made = [Group([9] * n, [[8]], [i]) for i, n in enumerate((5, 2, 3, 6, 2))]  # 6, 3, 4, 7 and 3 tokens
-    packed = pack(made, 10)
-    assert sizes(packed) == [10, 10, 3]
-    assert [list(dict.fromkeys(row.row_T)) for row in packed] == [[3, 1], [0, 2], [4]]
-    assert vars(pack(made, 10)[0]) == vars(packed[0])
+def members(packed):
+    return [list(dict.fromkeys(row.row_T)) for row in packed]
+
+
+def one_each(*tokens):
+    return [Group([9] * (n - 1), [[8]], [i]) for i, n in enumerate(tokens)]
+
+
+def test_rows_are_few_and_even():
+    packed = pack(one_each(6, 3, 4, 7, 3), 20)
+    assert sizes(packed) == [13, 10]  # and not 20 and 3
+    assert members(packed) == [[3, 1, 4], [0, 2]]
+    assert vars(pack(one_each(6, 3, 4, 7, 3), 20)[0]) == vars(packed[0])
+
+
+def test_where_even_rows_are_too_long_the_fullest_that_has_room_is_filled_up():
+    packed = pack(one_each(4, 3, 4, 3, 4, 3, 3), 12)
+    assert sizes(packed) == [12, 12]
+    assert members(packed) == [[0, 2, 4], [1, 3, 5, 6]]
 
 
 @given(groups, st.integers(12, 60))
-def test_the_longest_row_is_first_and_no_two_rows_could_have_been_one(shapes, budget):
+def test_the_longest_row_is_first_and_rows_are_as_few_as_best_fit_has(shapes, budget):
     made = [Group([9] * prompt, [[5] * n for n in lengths], range(len(lengths))) for prompt, lengths in shapes]
     found = sizes(pack(made, budget))
     assert found == sorted(found, reverse=True)
-    assert len(found) < 2 or sum(found[-2:]) > budget
+    wanted = best_fit(sorted((piece.tokens for piece in split_groups(made, budget)), reverse=True), budget)
+    assert len(found) == len(set(wanted))
+    assert sum(found) <= budget * len(found)
+    assert len(found) < 2 or sum(found) > budget * len(found) / 2

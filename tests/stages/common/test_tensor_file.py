@@ -12,7 +12,13 @@ from safetensors.torch import load_file, save_file
 from stages.common import fingerprint
 from stages.common.errors import StageError
 from stages.common.files import publish
-from stages.common.tensor_file import DTYPES, TensorFile, write_tensors
+from stages.common.tensor_file import DTYPES, TensorFile, writing
+
+
+def write(tensors, path, metadata=None):
+    with writing(path, tensors, metadata or {}) as put:
+        for name, tensor in tensors.items():
+            put(name, tensor)
 
 
 def test_every_kind_of_tensor_is_read_as_it_was_written(tmp_path):
@@ -33,7 +39,11 @@ def test_what_is_written_is_what_the_library_writes(tmp_path, metadata):
     tensors = {f"b/{name}": torch.arange(6).reshape(2, 3).to(dtype) for name, dtype in DTYPES.items()}
     tensors |= {"a/ü": torch.ones(3), "scalar": torch.tensor(2.5), "empty": torch.zeros(0, 3)}
     tensors |= {"turned": torch.arange(6.0).reshape(2, 3).t()}
-    write_tensors(tensors, tmp_path / "own", metadata)
+    kinds = list(DTYPES.values())
+    tensors = {
+        name: tensors[name] for name in sorted(tensors, key=lambda name: (kinds.index(tensors[name].dtype), name))
+    }
+    write(tensors, tmp_path / "own", metadata)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, tmp_path / "file", metadata or None)
     own, theirs = (tmp_path / "own").read_bytes(), (tmp_path / "file").read_bytes()
     assert len(own) == len(theirs)
@@ -53,7 +63,7 @@ def test_the_hash_of_a_large_file_is_known_when_it_is_published(tmp_path, monkey
             save_file(large, scratch / "weights")
             (scratch / "small").write_text("x")
         else:
-            write_tensors(large, scratch, {})
+            write(large, scratch)
     path = target / "weights" if folder else target
     wanted = blake2b(path.read_bytes(), digest_size=16).hexdigest()
     hashed = []
@@ -79,7 +89,7 @@ def test_a_file_that_was_replaced_since_it_was_hashed_is_hashed_again(tmp_path, 
     real = time.sleep
     monkeypatch.setattr(fingerprint.time, "sleep", replace)
     with publish(target) as scratch:
-        write_tensors({"a": torch.arange(300_000)}, scratch, {})
+        write({"a": torch.arange(300_000)}, scratch)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert fingerprint.file_hash(target) == blake2b(b"x" * (1 << 21), digest_size=16).hexdigest()
@@ -91,7 +101,7 @@ def test_of_what_was_not_published_nothing_stays(tmp_path, monkeypatch):
 
     def fail():
         with publish(Path("data/there")) as scratch:
-            write_tensors({"a": torch.arange(300_000)}, scratch, {})
+            write({"a": torch.arange(300_000)}, scratch)
             assert scratch in fingerprint._written
             paths.append(scratch)
             raise RuntimeError

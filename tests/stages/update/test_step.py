@@ -45,10 +45,10 @@ def rows_for(model):
 class Recorded(StoredAdamW):
     """Keeps the gradient of the step it takes."""
 
-    def step(self):
+    def step(self, save_to=None):
         gradients = [m.grad if m.grad is not None else torch.zeros_like(m) for m in self.masters.values()]
         self.gradient = torch.cat([gradient.flatten().clone() for gradient in gradients])
-        return super().step()
+        return super().step(save_to)
 
 
 def step(make, rows, max_tokens=10**6, one_by_one=False, keep_zero=False, recipe=None):
