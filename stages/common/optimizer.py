@@ -13,8 +13,9 @@ from torch import Tensor
 
 from stages.common.checked import reading
 from stages.common.errors import StageError
-from stages.common.params import AdamW, Schedule
+from stages.common.params import AdamW
 from stages.common.room import Room
+from stages.common.schedule import learning_rate
 from stages.common.tensor_file import TensorFile, writing
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -22,15 +23,6 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 class OptimizerError(StageError):
     """A stored state that does not fit the policy."""
-
-
-def learning_rate(step: int, peak: float, schedule: Schedule) -> float:
-    """Rate of optimizer step `step`, counted from 1 over the whole run; independent of how many are planned."""
-    warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
-    if schedule.horizon is None:
-        return peak * warm
-    done = (step - max(1, schedule.warmup)) / (schedule.horizon - max(1, schedule.warmup))
-    return peak * min(warm, 1.0 - (1.0 - schedule.floor) * min(1.0, max(0.0, done)))
 
 
 class StoredAdamW:

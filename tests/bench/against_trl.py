@@ -1,7 +1,7 @@
 """Seconds, tokens per second and peak memory of an iteration, against TRL's RLOOTrainer on the same work.
 
     python -m tests.bench.against_trl [--rounds 2] [--steps 2] [--method full|lora] [--threads 1] [--prompts 4]
-        [--plain]
+        [--silent] [--plain]
 
 Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, K = 4, at most 32 new tokens, with the
 KL in the reward and one optimizer step an iteration; in turn, A B A B. This pipeline writes all that an iteration made,
@@ -37,11 +37,12 @@ def row(side: str, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--method", choices=("full", "lora"), default="full")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--rounds", type=int, default=2, help="how often all sides take their turn")
+    parser.add_argument("--steps", type=int, default=2, help="measured iterations of a turn, after one to warm up")
+    parser.add_argument("--method", choices=("full", "lora"), default="full", help="all weights, or adapters")
+    parser.add_argument("--threads", type=int, default=1, help="of each side")
+    parser.add_argument("--prompts", type=int, default=PROMPTS, help=f"of an iteration, {SAMPLES} samples each")
+    parser.add_argument("--silent", action="store_true", help="no KL, and for half of the prompts always one reward")
     parser.add_argument("--plain", action="store_true", help="TRL as it comes alone")
     parser.add_argument("--folder", type=Path, help="for the project, which is made anew")
     options = parser.parse_args()
@@ -49,7 +50,7 @@ def main() -> None:
     sides: dict[str, list[dict[str, Any]]] = {side: [] for side in ("this pipeline", *others)}
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.folder or Path(scratch) / "project"
-        workspace(folder, options.method, options.threads, prompts=options.prompts)
+        workspace(folder, options.method, options.threads, prompts=options.prompts, silent=options.silent)
         for _ in range(options.rounds):
             arguments = (str(folder), str(options.steps))
             sides["this pipeline"].append(in_child("tests.bench.own_stages", *arguments, threads=options.threads))
@@ -63,7 +64,8 @@ def main() -> None:
         one["s/token, x ours"] = ours["tokens/s"] / one["tokens/s"]
         one["GB, x ours"] = one["peak GB"] / ours["peak GB"]
     title = f"{options.method}, float32, {options.threads} thread(s), {options.prompts} prompts x {SAMPLES}"
-    publish(f"against_trl_{options.method}_{options.prompts}", title, rows)
+    silent = "_silent" if options.silent else ""
+    publish(f"against_trl_{options.method}_{options.prompts}{silent}", title + silent.replace("_", ", "), rows)
 
 
 if __name__ == "__main__":

@@ -112,8 +112,8 @@ def row(number: int, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--new-tokens", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=2, help="how often all sides take their turn")
+    parser.add_argument("--new-tokens", type=int, default=24, help="at most, of a sample")
     parser.add_argument("--folder", type=Path, help="a project that tests.bench.job has made")
     options = parser.parse_args()
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in SIDES}

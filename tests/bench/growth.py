@@ -56,7 +56,7 @@ def row(what: str, sizes: tuple[int, ...], points: list[dict[str, float]]) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--method", choices=("full", "lora"), default="lora")
+    parser.add_argument("--method", choices=("full", "lora"), default="lora", help="all weights, or adapters")
     parser.add_argument("--folder", type=Path, help="for the project, which is made anew")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -4,6 +4,7 @@ python -m tests.bench.job FOLDER      # makes its project there, for benches tha
 """
 
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,28 @@ import polars as pl
 import yaml
 
 from stages.rollout.order import prompts_of
+from stages.score.constraints import reward
 from tests.bench.measure import fresh, mark
 from tests.workspace import ROOT, Workspace
 
 PROMPTS, SAMPLES, NEW_TOKENS, BETA = 4, 4, 32, 0.05
 RATE = {"full": 1e-6, "lora": 1e-4}
 RANK = 16
+SILENT = "half.py"
+HALF = '''"""The constraints' reward for half of the prompts, and always the same for the others."""
+
+from zlib import crc32
+
+from stages.score.constraints import reward
 
 
-def params(method: str, threads: int, prompts: int, samples: int) -> dict[str, Any]:
+def half(completions, subject, **columns):
+    found = reward(completions=completions, subject=subject, **columns)
+    return [0.5 if crc32(of.encode()) % 2 else value for of, value in zip(subject, found)]
+'''
+
+
+def params(method: str, threads: int, prompts: int, samples: int, *, silent: bool = False) -> dict[str, Any]:
     made: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     made["compute"] |= {"device": "cpu", "dtype": "float32", "threads": threads}
     made["prepare"]["prompts"]["embedded"] |= {"train": 400, "heldout": 16}
@@ -28,15 +42,23 @@ def params(method: str, threads: int, prompts: int, samples: int) -> dict[str, A
     made["policy"]["lora"] |= {"rank": RANK, "alpha": RANK, "last_layers": None, "targets": ["q_proj", "v_proj"]}
     made["rollout"] |= {"prompts_per_iteration": prompts, "samples_per_prompt": samples, "max_new_tokens": NEW_TOKENS}
     made["rollout"] |= {"temperature": 1.0}
-    made["score"]["kl"] |= {"beta": BETA}
+    made["score"]["kl"] |= {"beta": 0.0 if silent else BETA}
+    if silent:
+        made["score"]["rewards"] = {"half": {"function": f"{SILENT}:half", "weight": 1.0}}
     made["update"] |= {"learning_rate": RATE[method], "betas": [0.9, 0.999], "schedule": {"horizon": None}}
     return made
 
 
-def workspace(folder: Path, method: str, threads: int, *, prompts: int = PROMPTS, samples: int = SAMPLES) -> Workspace:
-    """A project with the model, prompts and initial policy ready, made anew."""
-    made = Workspace(fresh(folder), params(method, threads, prompts, samples))
+def workspace(
+    folder: Path, method: str, threads: int, *, prompts: int = PROMPTS, samples: int = SAMPLES, silent: bool = False
+) -> Workspace:
+    """A project with the model, prompts and initial policy ready, made anew. `silent`: without KL, and with rewards that
+    are all the same for half of the prompts.
+    """
+    made = Workspace(fresh(folder), params(method, threads, prompts, samples, silent=silent))
     mark(folder)
+    if silent:
+        (folder / SILENT).write_text(HALF, encoding="utf-8")
     made.plan(1)
     made.run("dvc", "repro", "prepare_policy", "critic_initial", "prepare_acceptance")
     return made
@@ -44,8 +66,18 @@ def workspace(folder: Path, method: str, threads: int, *, prompts: int = PROMPTS
 
 def shape_of_iteration() -> tuple[int, int]:
     """Prompts and samples of each, of the project in the working folder."""
-    rollout = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))["rollout"]
+    rollout = _params_here()["rollout"]
     return int(rollout["prompts_per_iteration"]), int(rollout["samples_per_prompt"])
+
+
+def _params_here() -> Any:
+    return yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+
+
+def reward_and_beta() -> tuple[Any, float]:
+    """The project's reward function and KL weight, for a trainer of another kind."""
+    beta = float(_params_here()["score"]["kl"]["beta"])
+    return (runpy.run_path(SILENT)["half"] if Path(SILENT).exists() else reward), beta
 
 
 def prompts_of_iteration(number: int, seed: int = 0) -> list[dict[str, Any]]:

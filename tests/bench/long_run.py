@@ -172,11 +172,11 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("iterations", type=int, nargs="?", default=1000)
-    parser.add_argument("--window", type=int, default=20)
+    parser.add_argument("iterations", type=int, nargs="?", default=1000, help="of the run")
+    parser.add_argument("--window", type=int, default=20, help="iterations of a window")
     parser.add_argument("--keep-last", type=int, default=None, help="storage.keep_last")
     parser.add_argument("--folder", type=Path, default=Path("data/long_run"), help="a folder that is made anew")
-    parser.add_argument("--out", type=Path, default=Path("tests/bench/long_run.json"))
+    parser.add_argument("--out", type=Path, default=Path("tests/bench/long_run.json"), help="the table as JSON")
     options = parser.parse_args()
     fresh(options.folder).mkdir(parents=True)
     mark(options.folder)

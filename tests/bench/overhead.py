@@ -62,7 +62,7 @@ def run(way: str, folder: Path) -> tuple[list[float], list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2, help="how often all sides take their turn")
     parser.add_argument("--called", help="only the functions, in this project")
     options = parser.parse_args()
     if options.called:

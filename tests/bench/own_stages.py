@@ -40,4 +40,6 @@ def main(folder: str, iterations: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     main(sys.argv[1], int(sys.argv[2]))

@@ -93,7 +93,7 @@ def measure(rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2, help="how often all sides take their turn")
     parser.add_argument("--child", action="store_true", help="measure in this process")
     options = parser.parse_args()
     if options.child:

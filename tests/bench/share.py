@@ -58,8 +58,8 @@ def rows_of(folder: Path, iterations: int, threads: int) -> list[dict[str, Any]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--prompts", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=1, help="of the process")
+    parser.add_argument("--prompts", type=int, default=16, help="of an iteration, 4 samples each")
     parser.add_argument("--folder", type=Path, help="for the project, which is made anew")
     parser.add_argument("--peak", action="store_true", help="only the peak, for the process that asks for it")
     options = parser.parse_args()

@@ -52,8 +52,8 @@ def measure(folder: str, dtype: str, processes: int, prompts: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--prompts", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=2, help="how often all sides take their turn")
+    parser.add_argument("--prompts", type=int, default=32, help="4 samples each")
     parser.add_argument("--child", nargs=3, metavar=("FOLDER", "DTYPE", "PROCESSES"), help="measure in this process")
     options = parser.parse_args()
     if options.child:

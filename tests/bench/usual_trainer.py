@@ -15,8 +15,7 @@ import transformers
 from peft import LoraConfig
 from trl import RLOOConfig, RLOOTrainer
 
-from stages.score.constraints import reward
-from tests.bench.job import BETA, NEW_TOKENS, RANK, RATE, prompts_of_iteration, say, shape_of_iteration
+from tests.bench.job import NEW_TOKENS, RANK, RATE, prompts_of_iteration, reward_and_beta, say, shape_of_iteration
 from tests.bench.measure import peak_gigabytes
 
 
@@ -37,23 +36,21 @@ class Clock(transformers.TrainerCallback):
         return [after - before for before, after in pairwise(self.starts)]
 
 
-def scored(completions: list[str], completion_ids: list[list[int]], **columns: Any) -> list[float]:
-    """The pipeline's own reward, on what TRL gives."""
-    reasons = ["length" if len(ids) == NEW_TOKENS else "stop" for ids in completion_ids]
-    return reward(completions=completions, finish_reason=reasons, **columns)
-
-
 def main(folder: str, iterations: int, method: str, *how: str) -> None:
     os.chdir(folder)
     prompts, samples = shape_of_iteration()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     rows = [row for number in range(1, iterations + 2) for row in prompts_of_iteration(number)]
     kept = [{"prompt": row["prompt_text"], **{key: row[key] for key in ("constraints", "subject")}} for row in rows]
+    reward, beta = reward_and_beta()
     lengths: list[int] = []
 
     def heard(completions: list[str], completion_ids: list[list[int]], **columns: Any) -> list[float]:
+        """The pipeline's reward, on what TRL gives."""
         lengths.append(sum(map(len, completion_ids)))
-        return scored(completions, completion_ids, **columns)
+        reasons = ["length" if len(ids) == NEW_TOKENS else "stop" for ids in completion_ids]
+        found: list[float] = reward(completions=completions, finish_reason=reasons, **columns)
+        return found
 
     clock = Clock()
     config = RLOOConfig(
@@ -61,7 +58,7 @@ def main(folder: str, iterations: int, method: str, *how: str) -> None:
         report_to="none",
         use_cpu=True,
         bf16=False,
-        beta=BETA,
+        beta=beta,
         temperature=1.0,
         learning_rate=RATE[method],
         lr_scheduler_type="constant",
@@ -94,4 +91,6 @@ def main(folder: str, iterations: int, method: str, *how: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.common.optimizer import OptimizerError, StoredAdamW, learning_rate
-from stages.common.params import Schedule, Update
+from stages.common.optimizer import OptimizerError, StoredAdamW
+from stages.common.params import Update
 
 SETTINGS = Update(learning_rate=0.1, max_grad_norm=1.0, weight_decay=0.01)
 
@@ -149,24 +149,3 @@ def test_gradients_that_are_not_finite_stop_the_step():
     with pytest.raises(OptimizerError, match="optimizer step 1: the gradient's norm is nan"):
         optimizer.step()
     assert weight.item() == 1.0
-
-
-@pytest.mark.parametrize(
-    ("step", "schedule", "expected"),
-    [
-        (1, Schedule(), 1.0),
-        (1000, Schedule(), 1.0),
-        (1, Schedule(warmup=4), 0.25),
-        (4, Schedule(warmup=4), 1.0),
-        (1, Schedule(horizon=11, floor=0.0), 1.0),
-        (6, Schedule(horizon=11, floor=0.0), 0.5),
-        (11, Schedule(horizon=11, floor=0.0), 0.0),
-        (6, Schedule(horizon=11, floor=0.2), 0.6),
-        (1000, Schedule(horizon=11, floor=0.2), 0.2),
-        (1, Schedule(warmup=2, horizon=12), 0.5),
-        (2, Schedule(warmup=2, horizon=12), 1.0),
-        (7, Schedule(warmup=2, horizon=12, floor=0.0), 0.5),
-    ],
-)
-def test_learning_rate(step, schedule, expected):
-    assert learning_rate(step, 1.0, schedule) == pytest.approx(expected)
