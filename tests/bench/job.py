@@ -52,7 +52,7 @@ def params(method: str, threads: int, prompts: int, samples: int, *, silent: boo
 def workspace(
     folder: Path, method: str, threads: int, *, prompts: int = PROMPTS, samples: int = SAMPLES, silent: bool = False
 ) -> Workspace:
-    """A project with the model, prompts and initial policy ready, made anew. `silent`: without KL, and with rewards that
+    """A project with the model, prompts and initial policy ready, made anew. `silent`: without KL, and rewards that
     are all the same for half of the prompts.
     """
     made = Workspace(fresh(folder), params(method, threads, prompts, samples, silent=silent))
