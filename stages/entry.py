@@ -3,15 +3,15 @@
 import sys
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stages.common.disk import telling
 from stages.common.errors import StageError
 from stages.common.files import sweep_partial
-from stages.common.journal import journalled
+from stages.common.journal import Journal, journalled
 from stages.common.kept.keeping import keeping
 from stages.common.manifest import start, write_manifest
-from stages.common.params import Compute
+from stages.common.params import Compute, Params
 from stages.common.params_file import load_params
 from stages.common.paths import DATA, is_iteration, iteration_name, iteration_number
 from stages.common.record import recording
@@ -31,6 +31,7 @@ OF_ITERATIONS = ("rollout", "score", "advantage", "diagnose", "update", "evaluat
 STAGES = (*PARTS, *OF_REWARD_MODELS, *OF_OFFLINE, *OF_ITERATIONS)
 OF_ANY_POLICY = frozenset({"evaluate", "judge"})
 WITHOUT_MODELS = frozenset({"prepare", "advantage", "history"})
+PASSES_FOLLOW = frozenset({"rollout", "score", "diagnose"})
 
 
 def models_of(compute: Compute) -> "Models":
@@ -75,8 +76,23 @@ def run_stage(stage: str, name: str) -> None:
             if stage in WITHOUT_MODELS:
                 room.run(name, params, journal)
             else:
-                room.run(name, params, models_of(params.compute), journal)
+                run_with_models(stage, room, name, params, journal)
             write_manifest(record)
+
+
+def run_with_models(stage: str, room: Any, name: str, params: Params, journal: Journal) -> None:
+    """Run the room on the models that this process holds; what it has freed goes back to the system, unless passes
+    follow at once.
+    """
+    from stages.common.memory import trim
+
+    done = False
+    try:
+        room.run(name, params, models_of(params.compute), journal)
+        done = True
+    finally:
+        if not done or stage not in PASSES_FOLLOW:
+            trim()
 
 
 def main(stage: str, arguments: list[str]) -> int:

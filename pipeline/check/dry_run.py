@@ -101,7 +101,8 @@ def measure(work: DryRun) -> bool:
     parameters = list(policy.parameters())
     work.facts["runtime"] = models.runtime
     work.facts["parameters"] = sum(one.numel() for one in parameters)
-    work.facts["trainable"] = sum(one.numel() for one in parameters if one.requires_grad)
+    trainable = [one.numel() for one in parameters if one.requires_grad]
+    work.facts["trainable"], work.facts["largest"] = sum(trainable), max(trainable)
     work.facts["config"] = policy.config.get_text_config()
     return True
 

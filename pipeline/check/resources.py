@@ -11,6 +11,7 @@ from pipeline.check.findings import Finding
 from stages.common import paths
 from stages.common.cores import available_cores
 from stages.common.head import LOGITS_MB
+from stages.update.recipe import recipe_of
 
 GB = 1e9
 BUSY = 0.5  # load of others, by core
@@ -32,7 +33,12 @@ def needed_memory(work: DryRun) -> dict[str, dict[str, float]]:
     logits = min(4.0 * int(work.facts["config"].vocab_size) * pack, LOGITS_MB * 2.0**20)
     beside = _other_models(work, size)
     stays = beside if work.params.policy.method == "lora" else {}  # an update of all weights frees them first
-    states = {"gradients": trainable * (4.0 if master else size), "moments": trainable * (8.0 + master)}
+    kept = recipe_of(work.params).steps > 1  # else moments pass from file to file, a parameter's at a time
+    states = {
+        "gradients": trainable * (4.0 if master else size),
+        "masters": trainable * float(master),
+        "moments": 8.0 * (trainable if kept else min(trainable, 2.0 * work.facts["largest"])),
+    }
     return {
         "rollout": {**weights, **beside, "cache of a batch": _batch(work, size)},
         "score": {**weights, **beside, "logits of a pass": logits},

@@ -1,4 +1,4 @@
-"""Device, precision, threads and determinism, set once per process before a model is loaded."""
+"""Device, precision, threads, determinism and memory, set once per process before a model is loaded."""
 
 import os
 from dataclasses import dataclass

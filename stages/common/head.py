@@ -34,17 +34,21 @@ class ChosenTokens(torch.autograd.Function):
         wide = torch.promote_types(logits_TV.dtype, torch.float32)
         keeps, size = ctx.needs_input_grad[0], rows_at_once(logits_TV)
         weight_TV = torch.empty_like(logits_TV if keeps else logits_TV[:size], dtype=wide)
-        found = []
+        logp_T = torch.empty(len(target_T), dtype=wide, device=logits_TV.device)
+        total_T, entropy_T = torch.empty_like(logp_T), torch.empty_like(logp_T) if with_entropy else None
         for start in range(0, len(target_T), size):
             some = slice(start, start + size)
             weight_NV = weight_TV[some] if keeps else weight_TV[: len(target_T[some])]
-            found.append(_read(logits_TV[some].to(wide), target_T[some], temperature, weight_NV, with_entropy))
-        logp_T, total_T, entropy_T = map(torch.cat, zip(*found, strict=True))
+            shifted_NV = exponentials(logits_TV[some].to(wide), temperature, weight_NV)
+            total_T[some] = weight_NV.sum(dim=-1)
+            logp_T[some] = shifted_NV.gather(-1, target_T[some, None])[:, 0] - total_T[some].log()
+            if entropy_T is not None:
+                entropy_T[some] = total_T[some].log() - weighted_sum(weight_NV, shifted_NV) / total_T[some]
         if keeps:
             ctx.temperature, ctx.dtype = temperature, logits_TV.dtype
             ctx.save_for_backward(weight_TV, total_T, target_T, entropy_T)
         ctx.set_materialize_grads(False)
-        return logp_T, entropy_T if with_entropy else None
+        return logp_T, entropy_T
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
@@ -54,7 +58,7 @@ class ChosenTokens(torch.autograd.Function):
         found_TV = weight_TV * (-given_T / (total_T * ctx.temperature))[:, None]
         found_TV.scatter_add_(-1, target_T[:, None], (given_T / ctx.temperature)[:, None])
         if of_entropy_T is not None:
-            logp_TV = (weight_TV / total_T[:, None]).log().clamp_(min=torch.finfo(weight_TV.dtype).min)
+            logp_TV = weight_TV.log().clamp_(min=torch.finfo(weight_TV.dtype).min).sub_(total_T.log()[:, None])
             scale_T = of_entropy_T / (total_T * ctx.temperature)
             found_TV -= logp_TV.add_(entropy_T[:, None]).mul_(weight_TV).mul_(scale_T[:, None])
         return found_TV.to(ctx.dtype), None, None, None
@@ -67,17 +71,12 @@ def rows_at_once(logits_TV: Tensor) -> int:
     return max(1, CACHED_MB * 2**20 // max(1, logits_TV[:1].numel() * 4))
 
 
-def _read(
-    logits_NV: Tensor, target_N: Tensor, temperature: float, weight_NV: Tensor, with_entropy: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probs, sums Z, entropies (or anything) of some rows; w goes to `weight_NV`."""
+def exponentials(logits_NV: Tensor, temperature: float, weight_NV: Tensor) -> Tensor:
+    """Fill `weight_NV` with w, and return x - m."""
     scaled_NV = logits_NV if temperature == 1.0 else logits_NV / temperature
     shifted_NV = scaled_NV - scaled_NV.amax(dim=-1, keepdim=True)
     torch.exp(shifted_NV, out=weight_NV)
-    total_N = weight_NV.sum(dim=-1)
-    logp_N = shifted_NV.gather(-1, target_N[:, None])[:, 0] - total_N.log()
-    entropy_N = total_N.log() - weighted_sum(weight_NV, shifted_NV) / total_N if with_entropy else total_N
-    return logp_N, total_N, entropy_N
+    return shifted_NV
 
 
 def weighted_sum(weight_NV: Tensor, shifted_NV: Tensor) -> Tensor:

@@ -1,39 +1,35 @@
-"""Asking a model once what it honours, which lies in its code and config and not in its weights."""
+"""Asking a model once what it honours."""
 
 from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from peft import PeftModel
-
-from stages.common.body import is_compiled
+from stages.common.kept.key import noted_identity, runtime_of
 
 
 def once_per_model(probe: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Ask each model once while it is held, and of one code and config only the first.
+    """Ask each model once while it is held, and not again when it is read anew from the same files.
 
-    A no is asked again of the next one, as weights that are not finite give it, too; and so is a yes that has changed
-    how the model computes.
+    A yes that has changed how the model computes is asked again of what is read anew, and so is a no.
     """
     known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
-    able: set[Hashable] = set()
+    said_yes: set[Hashable] = set()
 
     @wraps(probe)
     def asked(model: Any) -> bool:
         if model not in known:
-            kind = kind_of(model)
-            known[model] = kind in able or probe(model)
-            if known[model] and kind is not None and kind == kind_of(model):
-                able.add(kind)
+            content = content_of(model)
+            known[model] = content in said_yes or probe(model)
+            if known[model] and content is not None and content == content_of(model):
+                said_yes.add(content)
         return known[model]
 
     return asked
 
 
-def kind_of(model: Any) -> Hashable | None:
-    """The same for models that differ in their weights alone; None for one with an adapter in it."""
-    if isinstance(model, PeftModel):
-        return None
-    how = model.config.get_text_config()._attn_implementation, model.dtype, str(model.device), is_compiled(model)
-    return type(model), model.config.to_json_string(), how
+def content_of(model: Any) -> Hashable | None:
+    """The same for models of the same files that compute in the same way; None for one that has no files."""
+    files = noted_identity(model)
+    attention = model.config.get_text_config()._attn_implementation
+    return None if files is None else (files, attention, str(runtime_of(model)))

@@ -1,16 +1,17 @@
 """AdamW whose state is a safetensors file, so that going on after a stop gives the weights of never stopping.
 
-Weights in lower precision than float32 have a float32 master copy in the state: an update of 1e-5 would vanish in
-bfloat16. The policy that is saved, sampled from and differentiated is the rounded one.
+The state has the moments and, of weights in lower precision than float32, the float32 masters.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from itertools import cycle
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from stages.common.adamw import MOMENTS, MasteredAdamW
 from stages.common.checked import reading
 from stages.common.errors import StageError
 from stages.common.params import AdamW
@@ -18,96 +19,61 @@ from stages.common.room import Room
 from stages.common.schedule import learning_rate
 from stages.common.tensor_file import TensorFile, writing
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
-
 
 class OptimizerError(StageError):
     """A stored state that does not fit the policy."""
 
 
-class StoredAdamW:
-    """AdamW over named parameters, with float32 masters where the parameters are not float32."""
+class StoredAdamW(MasteredAdamW):
+    """AdamW and the file of its state. Moments that are read from a file stay there until a step wants them."""
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], settings: AdamW) -> None:
-        self.parameters = dict(parameters)
-        self.settings = settings
+        super().__init__(parameters, settings)
         self.step_count = 0
         self._stored: TensorFile | None = None  # a file that still has the moments
-        for parameter in self.parameters.values():
-            parameter.grad = None  # an update that failed half-way in this process may have left some
-        self.masters = {
-            name: parameter if parameter.dtype == torch.float32 else parameter.detach().float()
-            for name, parameter in self.parameters.items()
-        }
-        self.adamw = torch.optim.AdamW(
-            self.masters.values(),
-            lr=settings.learning_rate,
-            betas=(settings.betas[0], settings.betas[1]),
-            eps=settings.eps,
-            weight_decay=settings.weight_decay,
-            fused=True,  # without temporaries of the size of the largest parameter
-        )
-
-    def collect_gradients(self) -> None:
-        """Add the gradients of a micro-batch to the float32 masters'; call after each backward pass."""
-        for name, parameter in self.parameters.items():
-            master = self.masters[name]
-            if master is not parameter and parameter.grad is not None:
-                gradient = parameter.grad.float()
-                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
-                parameter.grad = None
 
     def step(self, save_to: Path | None = None) -> tuple[float, float | None]:
         """Clip, step and clear the gradients. Returns the gradient norm before clipping, and the learning rate.
 
         Gradients that are all zero move nothing, not even by momentum: no step is taken, and there is no rate.
 
-        `save_to`: after the last step the state goes there, written while parameter by parameter takes the step:
-        moments pass from file to file and never are in memory together. Without a step nothing is written.
+        `save_to`: after this step the state goes there, written while parameter by parameter takes it: moments pass
+        from file to file and never are in memory together. Without a step nothing is written.
         """
         rate = learning_rate(self.step_count + 1, self.settings.learning_rate, self.settings.schedule)
-        self.adamw.param_groups[0]["lr"] = rate
-        norm = torch.nn.utils.clip_grad_norm_(self.masters.values(), self.settings.max_grad_norm)
+        norm = self.clip()
         if not norm.isfinite():
             raise OptimizerError(f"optimizer step {self.step_count + 1}: the gradient's norm is {norm.item()}")
         if norm == 0:
-            self.adamw.zero_grad(set_to_none=True)
+            self.clear()
             return 0.0, None
         if save_to is None:
             self._take_moments()
-            self._step(self.masters)
+            self.move(self.masters, rate)
             self.step_count += 1
         else:
-            self._write(save_to, self.step_count + 1)
+            self._write(save_to, rate)
         return float(norm), rate
-
-    def _step(self, names: Collection[str]) -> None:
-        """Move these parameters by their gradients, which go."""
-        masters = [self.masters[name] for name in names]
-        self.adamw.param_groups[0]["params"] = masters
-        self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
-        for name, master in zip(names, masters, strict=True):
-            if self.parameters[name] is not master:
-                self.parameters[name].data.copy_(master)
 
     def save(self, path: Path) -> None:
         """Moments and masters by parameter name; the number of steps taken is in the metadata."""
-        self._write(path, self.step_count)
+        self._write(path, None)
 
-    def _write(self, path: Path, steps: int) -> None:
-        """Write the state after so many steps, one of which may be taken on the way."""
-        taking, rooms = steps > self.step_count, cycle((Room(), Room()))  # one is worked in, one is hashed
-        with writing(path, self._layout(steps), {"steps": str(steps)}) as put:
+    def _write(self, path: Path, rate: float | None) -> None:
+        """Write the state; after a step that is taken on the way, if there is a rate."""
+        steps = self.step_count + (rate is not None)
+        source = nullcontext() if self._stored is None else reading(self._stored.path)
+        rooms = cycle((Room(), Room()))  # one is worked in, what is in the other is hashed
+        with source, writing(path, self._layout(steps), {"steps": str(steps)}) as put:
             for name, room in zip(self.masters, rooms, strict=False):
+                room.free()
                 brought = self._bring(name, room)
-                if taking:
-                    self._step([name])
+                if rate is not None:
+                    self.move([name], rate)
                 room.taken_until([put(entry, tensor) for entry, tensor in self._state_of(name, steps)])
-                if brought or taking:
-                    self.adamw.state.pop(self.masters[name], None)
-        self.adamw.param_groups[0]["params"] = list(self.masters.values())
-        if taking:
+                if brought or rate is not None:
+                    self.let_go(name)
+        if rate is not None:
             self.step_count, self._stored = steps, TensorFile(path)
 
     def _layout(self, steps: int) -> dict[str, Tensor]:
@@ -116,35 +82,26 @@ class StoredAdamW:
             entry: master
             for name, master in self.masters.items()
             for entry in [f"{moment}/{name}" for moment in MOMENTS if steps]
-            + [f"master/{name}"] * (master is not self.parameters[name])
+            + [f"master/{name}"] * self.has_master(name)
         }
 
     def _state_of(self, name: str, steps: int) -> Iterator[tuple[str, Tensor]]:
-        """The file's entries of a parameter; one that never had a gradient has no moments yet: zeros."""
-        master = self.masters[name]
-        state = self.adamw.state.get(master, {})
+        """The file's entries of a parameter; one that never had a gradient has moments of zero."""
+        master, moments = self.masters[name], self.moments(name)
         for moment in MOMENTS if steps else ():
-            yield f"{moment}/{name}", state[moment] if state else torch.zeros_like(master)
-        if master is not self.parameters[name]:
+            yield f"{moment}/{name}", torch.zeros_like(master) if moments is None else moments[moment]
+        if self.has_master(name):
             yield f"master/{name}", master
 
     def _bring(self, name: str, room: Room) -> bool:
         """Read the moments of a parameter into the room, if they still are in the file."""
         if self._stored is None:
             return False
-        master = self.masters[name]
-        found = room.like(master, len(MOMENTS))
-        with reading(self._stored.path):
-            for moment, tensor in zip(MOMENTS, found, strict=True):
-                self._stored.read_into(f"{moment}/{name}", tensor, for_good=True)
-        self._hold(master, dict(zip(MOMENTS, found, strict=True)), self.step_count)
+        found = room.like(self.masters[name], len(MOMENTS))
+        for moment, tensor in zip(MOMENTS, found, strict=True):
+            self._stored.read_into(f"{moment}/{name}", tensor, for_good=True)
+        self.hold(name, dict(zip(MOMENTS, found, strict=True)), self.step_count)
         return True
-
-    def _hold(self, master: Tensor, moments: Mapping[str, Tensor], steps: float) -> None:
-        """Moments of a parameter that has had so many steps, as the fused kernel wants them."""
-        count = torch.tensor(float(steps), device=master.device)
-        on_device = {moment: moments[moment].to(master.device) for moment in MOMENTS}
-        self.adamw.state[master] = {"step": count, **on_device}
 
     def load(self, path: Path) -> None:
         """Take up what `save` wrote; a state of zero steps has no moments.
@@ -171,9 +128,9 @@ class StoredAdamW:
         if stored is None:
             return
         with reading(stored.path):
-            for name, master in self.masters.items():
+            for name in self.masters:
                 found = stored.read([f"{moment}/{name}" for moment in MOMENTS], for_good=True)
-                self._hold(master, dict(zip(MOMENTS, found, strict=True)), self.step_count)
+                self.hold(name, dict(zip(MOMENTS, found, strict=True)), self.step_count)
 
     def snapshot(self, *, moved: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
         """All that the next step depends on, as it is between two backward passes: gradients so far, and, if weights
@@ -188,10 +145,10 @@ class StoredAdamW:
         counts: dict[str, float] = {}
         for name, master in self.masters.items() if moved else ():
             found[f"weight/{name}"] = master.detach()
-            state = self.adamw.state.get(master)
-            if state:
-                counts[name] = float(state["step"])
-                found |= {f"{moment}/{name}": state[moment] for moment in MOMENTS}
+            moments = self.moments(name)
+            if moments is not None:
+                counts[name] = self.steps_of(name)
+                found |= {f"{moment}/{name}": tensor for moment, tensor in moments.items()}
         return found, counts
 
     def restore(self, tensors: Mapping[str, Tensor], counts: Mapping[str, float], step_count: int) -> None:
@@ -205,6 +162,6 @@ class StoredAdamW:
             if f"weight/{name}" in tensors:
                 master.data.copy_(tensors[f"weight/{name}"])
                 self.parameters[name].data.copy_(master)
-                self.adamw.state.pop(master, None)
+                self.let_go(name)
             if name in counts:
-                self._hold(master, {moment: tensors[f"{moment}/{name}"] for moment in MOMENTS}, counts[name])
+                self.hold(name, {moment: tensors[f"{moment}/{name}"] for moment in MOMENTS}, counts[name])

@@ -8,6 +8,7 @@ Dimension suffixes: L tokens of one packed row, T predicted (completion) tokens 
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -89,8 +90,8 @@ def split_groups(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool =
 
 
 def pack(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool = False) -> list[PackedRow]:
-    """Pack groups into few rows of at most `max_tokens` tokens, as even as they can be: the longest decides how much
-    memory the passes take. It comes first: a lack of memory shows at once.
+    """Pack groups into few rows of at most `max_tokens` tokens, about as long as each other: the longest decides how
+    much memory the passes take. It comes first: a lack of memory shows at once.
 
     A single prompt with one completion that is longer than the budget gets a row of its own. `one_by_one` puts one
     completion in each row: for models that cannot take a block mask. The rows depend on the groups and their order
@@ -101,7 +102,7 @@ def pack(groups: Sequence[Group], max_tokens: int, *, one_by_one: bool = False) 
     numbers = list(range(len(pieces)))
     if not one_by_one:
         fitted = best_fit(sizes, max_tokens)
-        numbers = evened(sizes, max_tokens, 1 + max(fitted, default=-1)) or fitted
+        numbers = min(fitted, evened(sizes, 1 + max(fitted, default=-1)), key=lambda each: longest(sizes, each))
     rows = [PackedRow() for _ in range(1 + max(numbers, default=-1))]
     for number, piece in zip(numbers, pieces, strict=True):
         rows[number].append(piece)
@@ -114,20 +115,26 @@ def best_fit(sizes: Sequence[int], max_tokens: int) -> list[int]:
     room: list[tuple[int, int]] = []  # tokens that are left in a row, and its number; ascending
     for size in sizes:
         place = bisect_left(room, (size, 0))
-        left, number = room.pop(place) if place < len(room) else (max_tokens, 1 + max(numbers, default=-1))
+        left, number = room.pop(place) if place < len(room) else (max_tokens, len(room))
         insort(room, (left - size, number))
         numbers.append(number)
     return numbers
 
 
-def evened(sizes: Sequence[int], max_tokens: int, rows: int) -> list[int] | None:
-    """The row of each piece, longest first: of so many rows the shortest. None where one would be too long."""
+def evened(sizes: Sequence[int], rows: int) -> list[int]:
+    """The row of each piece, longest first: of so many rows the shortest."""
     numbers: list[int] = []
     filled = [(0, number) for number in range(rows)]
     for size in sizes:
         before, number = heappop(filled)
-        if before and before + size > max_tokens:
-            return None
         heappush(filled, (before + size, number))
         numbers.append(number)
     return numbers
+
+
+def longest(sizes: Sequence[int], numbers: Sequence[int]) -> int:
+    """Tokens of the longest row."""
+    filled = Counter[int]()
+    for size, number in zip(sizes, numbers, strict=True):
+        filled[number] += size
+    return max(filled.values(), default=0)

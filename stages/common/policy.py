@@ -130,8 +130,8 @@ class Models:
             self._policy = ("", self._policy[1])
 
     def keep_policy_alone(self) -> None:
-        """Free all other models before a policy is trained with all its weights, whose gradients and moments take three
-        times their memory. The next stage that asks for one reads it again. What an adapter is built into stays.
+        """Free all other models before a policy is trained with all its weights, whose gradients and moments take up to
+        three times their memory. The next stage that asks for one reads it again. What an adapter is built into stays.
         """
         if self._config is None:
             self._base = self._kl_reference = self._critic = None

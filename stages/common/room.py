@@ -18,10 +18,15 @@ class Room:
         """Nobody else gets the room before all this is done."""
         self._until = list(done)
 
-    def like(self, tensor: Tensor, number: int) -> list[Tensor]:
-        """So many tensors of that type and shape, with any content; it waits until the room is free."""
+    def free(self) -> None:
+        """Wait until it is."""
         for future in self._until:
             future.result()
+        self._until = []
+
+    def like(self, tensor: Tensor, number: int) -> list[Tensor]:
+        """So many tensors of that type and shape, with any content."""
+        self.free()
         size = tensor.numel() * tensor.element_size()
         if len(self._held) < number * size:
             self._held = torch.empty(number * size, dtype=torch.uint8)

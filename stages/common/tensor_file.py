@@ -90,15 +90,15 @@ def writing(path: Path, like: Mapping[str, Tensor], metadata: Mapping[str, str])
     What putting returns is done when the tensor has been hashed, too, and may change. The file's hash is known in the
     end. With names in the library's order it is the file that the library would write, to the letter.
     """
-    digest, wanted = blake2b(digest_size=16), iter(like.items())
+    digest, wanted, hashed = blake2b(digest_size=16), iter(like.items()), list[Future[None]]()
     with path.open("xb", buffering=0) as file, ThreadPoolExecutor(1) as beside:
 
         def put(content: memoryview | bytes) -> Future[None]:
-            hashing = beside.submit(digest.update, content)
+            hashed.append(beside.submit(digest.update, content))
             done = 0
             while done < len(content):
                 done += file.write(content[done:])
-            return hashing
+            return hashed[-1]
 
         def put_next(name: str, tensor: Tensor) -> Future[None]:
             next_name, model = next(wanted)
@@ -108,6 +108,8 @@ def writing(path: Path, like: Mapping[str, Tensor], metadata: Mapping[str, str])
         put(_header(like, metadata))
         yield put_next
         assert next(wanted, None) is None
+        for future in hashed:
+            future.result()
     written(path, digest.hexdigest())
 
 

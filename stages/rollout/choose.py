@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from stages.common.errors import StageError
-from stages.common.head import weighted_sum
+from stages.common.head import exponentials, weighted_sum
 from stages.rollout.draw import in_blocks, invert_cumulative, mass_of
 from stages.rollout.live import Row
 from stages.rollout.samples import SamplerSettings
@@ -22,9 +22,8 @@ from stages.rollout.samples import SamplerSettings
 
 def choose(logits_BV: Tensor, rows: Sequence[Row], settings: SamplerSettings) -> Tensor:
     """Draw one token per sequence, on the CPU, and note it with its log-prob and the entropy, in nats."""
-    scaled_BV = logits_BV if settings.temperature == 1.0 else logits_BV / settings.temperature
-    shifted_BV = scaled_BV - scaled_BV.amax(dim=-1, keepdim=True)
-    weight_BV = shifted_BV.exp()
+    weight_BV = torch.empty_like(logits_BV)
+    shifted_BV = exponentials(logits_BV, settings.temperature, weight_BV)
     weight_BNC = in_blocks(weight_BV)
     mass_BN = mass_of(weight_BNC)
     if settings.greedy:

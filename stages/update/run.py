@@ -20,7 +20,7 @@ from stages.common.kept.key import frame_hash
 from stages.common.kept.parts import Work
 from stages.common.kept.steps import State, resumed, state_of
 from stages.common.logprobs import completion_logprobs, reads_one_by_one
-from stages.common.memory import release, trim
+from stages.common.memory import release
 from stages.common.optimizer import StoredAdamW
 from stages.common.packing import groups_of
 from stages.common.params import Params
@@ -108,9 +108,7 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     rows = training_rows(name, needs_reference=params.score.kl.beta_in("loss") > 0)
     check_critic(name, rows, params.critic)
     update_policy(name, rows, params, models, journal)
-    if params.critic is None:
-        trim()
-    else:
+    if params.critic is not None:
         release()  # the policy's optimizer, before the critic has one
     update_critic(name, rows, params, models, journal)
 
@@ -138,8 +136,7 @@ def update_policy(name: str, rows: pl.DataFrame, params: Params, models: Models,
     state = state_of(work_of(model, before, rows, iteration, params), optimizer)
     models.dirty()
     with publish(paths.optimizer(name)) as scratch, ThreadPoolExecutor(1) as beside:
-        on_the_way = scratch if params.critic is None else None  # the state can be kept while a critic is trained
-        steps = run_steps(model, optimizer, rows, iteration, params, journal, state, on_the_way)
+        steps = run_steps(model, optimizer, rows, iteration, params, journal, state, scratch)
         if not scratch.exists():
             optimizer.save(scratch)
         syncing = beside.submit(sync, scratch)  # which the disk does while the policy is written and hashed

@@ -4,9 +4,9 @@
         [--silent] [--plain]
 
 Both train SmolLM2-135M in float32 from the same checkpoint on the same prompts, K = 4, at most 32 new tokens, with the
-KL in the reward and one optimizer step an iteration; in turn, A B A B. This pipeline writes all that an iteration made,
-so that it can be resumed after it; TRL writes nothing, and in a row of its own a checkpoint after each step. Needs the
-extra `[trl]`.
+KL in the reward (but for `--silent`) and one optimizer step an iteration; in turn, A B A B.
+This pipeline writes all that an iteration made, so that it can be resumed after it; TRL writes nothing, and in a row of
+its own a checkpoint after each step. Needs the extra `[trl]`.
 """
 
 import argparse

@@ -63,9 +63,14 @@ def identify(model: Any, weights: str | None) -> None:
         _weights[model] = weights
 
 
+def noted_identity(model: Any) -> str | None:
+    """The hash that was noted, if any."""
+    return _weights.get(model)
+
+
 def identity_of(model: Any) -> str:
     """The hash that was noted, or else that of the weights in memory."""
-    return _weights.get(model) or weights_hash(model)
+    return noted_identity(model) or weights_hash(model)
 
 
 def weights_hash(model: Any) -> str:

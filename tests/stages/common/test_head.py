@@ -45,11 +45,22 @@ def test_entropy_of_uniform_and_of_certain():
 
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_a_few_rows_at_a_time_are_all_rows(monkeypatch, requires_grad):
-    logits = random(5, 7).detach().requires_grad_(requires_grad)
-    whole = by_logits(logits, TARGETS, 0.7, with_entropy=True)
+    def found():
+        logits = random(5, 7).detach().requires_grad_(requires_grad)
+        logp, entropy = by_logits(logits, TARGETS, 0.7, with_entropy=True)
+        if requires_grad:
+            (logp * TARGETS + 0.1 * entropy).sum().backward()
+        return logp, entropy, logits.grad
+
+    whole = found()
     monkeypatch.setattr("stages.common.head.rows_at_once", lambda logits: 2)
-    for one, other in zip(by_logits(logits, TARGETS, 0.7, with_entropy=True), whole, strict=True):
-        assert torch.equal(one, other)
+    for one, other in zip(found(), whole, strict=True):
+        assert (one is other is None) or torch.equal(one, other)
+
+
+def test_of_no_tokens_there_are_none():
+    logp, entropy = by_logits(random(0, 7), TARGETS[:0], 1.0, with_entropy=True)
+    assert logp.shape == entropy.shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

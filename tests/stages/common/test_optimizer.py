@@ -1,9 +1,17 @@
-"""Stopping and going on gives the weights of never stopping; schedules; low-precision masters."""
+"""Stopping and going on gives the weights of never stopping; states written on the way; low-precision masters."""
+
+import errno
+import time
+from hashlib import blake2b
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from stages.common import fingerprint
+from stages.common.disk import DiskError
+from stages.common.files import publish
 from stages.common.optimizer import OptimizerError, StoredAdamW
 from stages.common.params import Update
 
@@ -97,18 +105,72 @@ def test_a_step_that_writes_its_state_on_the_way_is_the_step_and_the_state(tmp_p
         assert all(torch.equal(plain.parameters[name], other.parameters[name]) for name in ("a", "b"))
 
 
+@pytest.mark.parametrize("before", ["new", "in a file"])
+def test_what_is_hashed_on_the_way_is_what_is_written(tmp_path, monkeypatch, before):
+    """However long the hashing takes, the room that it reads from is not used again before."""
+
+    class Slow:
+        def __init__(self, **options):
+            self.real = blake2b(**options)
+
+        def update(self, content):
+            time.sleep(0.01)
+            self.real.update(content)
+
+        def hexdigest(self):
+            return self.real.hexdigest()
+
+    def made():
+        return StoredAdamW({str(n): torch.nn.Parameter(torch.randn(50 + n)) for n in range(8)}, SETTINGS)
+
+    optimizer = made()
+    if before == "in a file":
+        train(optimizer, 1)
+        optimizer.save(tmp_path / "before")
+        optimizer = made()
+        optimizer.load(tmp_path / "before")
+    sum(p.pow(3).sum() for p in optimizer.parameters.values()).backward()
+    monkeypatch.setattr("stages.common.tensor_file.blake2b", Slow)
+    optimizer.step(tmp_path / "after")
+    _, found = fingerprint._written[tmp_path / "after"]
+    assert found == blake2b((tmp_path / "after").read_bytes(), digest_size=16).hexdigest()
+
+
+def test_a_failure_on_the_way_leaves_nothing_to_be_taken_for_a_state(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    optimizer = StoredAdamW(parameters(), SETTINGS)
+    sum(p.pow(2).sum() for p in optimizer.parameters.values()).backward()
+    moved = []
+
+    def full(names, rate):
+        moved.extend(names)
+        if len(moved) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(optimizer, "move", full)
+    with pytest.raises(DiskError, match=r"state.*No space left"), publish(Path("data/state")) as scratch:
+        optimizer.step(scratch)
+    assert not Path("data/state").exists()
+    assert not any(Path("data/.partial").iterdir())
+    assert optimizer.step_count == 0
+
+
 def test_without_a_step_nothing_is_written_on_the_way(tmp_path):
     optimizer = StoredAdamW(parameters(), SETTINGS)
     assert optimizer.step(tmp_path / "state") == (0.0, None)
     assert not (tmp_path / "state").exists()
 
 
-def test_the_library_reads_the_state(tmp_path):
-    optimizer = StoredAdamW(parameters(), SETTINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_library_reads_the_state(tmp_path, dtype):
+    optimizer = StoredAdamW(parameters(dtype), SETTINGS)
     train(optimizer, 1)
     optimizer.save(tmp_path / "state")
     found = load_file(tmp_path / "state")
-    assert sorted(found) == ["exp_avg/a", "exp_avg/b", "exp_avg_sq/a", "exp_avg_sq/b"]
+    masters = [f"master/{name}" for name in "ab" if dtype != torch.float32]
+    assert sorted(found) == ["exp_avg/a", "exp_avg/b", "exp_avg_sq/a", "exp_avg_sq/b", *masters]
+    for name in masters:
+        assert torch.equal(found[name], optimizer.masters[name[-1]])
     for name, master in optimizer.masters.items():
         assert torch.equal(found[f"exp_avg_sq/{name}"], optimizer.adamw.state[master]["exp_avg_sq"])
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.common.block_mask import block_mask
-from stages.common.packing import Group, PackedRow, best_fit, pack, split_groups
+from stages.common.packing import Group, PackedRow, best_fit, longest, pack, split_groups
 
 
 def test_block_mask_by_hand():
@@ -78,7 +78,8 @@ def test_rows_are_few_and_even():
     assert vars(pack(one_each(6, 3, 4, 7, 3), 20)[0]) == vars(packed[0])
 
 
-def test_where_even_rows_are_too_long_the_fullest_that_has_room_is_filled_up():
+def test_where_even_rows_would_be_longer_the_fullest_that_has_room_is_filled_up():
+    assert sizes(pack(one_each(3, 3, 2, 2, 2), 7)) == [6, 6]  # and not 7 and 5
     packed = pack(one_each(4, 3, 4, 3, 4, 3, 3), 12)
     assert sizes(packed) == [12, 12]
     assert members(packed) == [[0, 2, 4], [1, 3, 5, 6]]
@@ -91,5 +92,6 @@ def test_the_longest_row_is_first_and_rows_are_as_few_as_best_fit_has(shapes, bu
     assert found == sorted(found, reverse=True)
     wanted = best_fit(sorted((piece.tokens for piece in split_groups(made, budget)), reverse=True), budget)
     assert len(found) == len(set(wanted))
+    assert found[0] <= longest(sorted((piece.tokens for piece in split_groups(made, budget)), reverse=True), wanted)
     assert sum(found) <= budget * len(found)
     assert len(found) < 2 or sum(found) > budget * len(found) / 2
