@@ -20,6 +20,8 @@ from stages.common.paths import REFERENCE
 
 REMOTE_CODE = "remote_code.json"
 
+_tokenizers: dict[Path, tuple[str, Any]] = {}  # by folder, with the hash of its files
+
 transformers_logging.disable_progress_bar()
 
 
@@ -40,8 +42,13 @@ def copy_code(source: Path, target: Path) -> None:
 
 
 def load_tokenizer(folder: Path = REFERENCE) -> Any:
-    check_folder(folder, small)
-    return AutoTokenizer.from_pretrained(folder, **how_to_load(folder))
+    """The tokenizer of a folder. Who asks again gets the same one, as long as the files are the same: it is not to be
+    changed.
+    """
+    found, place = check_folder(folder, small), folder.absolute()
+    if place not in _tokenizers or _tokenizers[place][0] != found:
+        _tokenizers[place] = found, AutoTokenizer.from_pretrained(folder, **how_to_load(folder))
+    return _tokenizers[place][1]
 
 
 def load_config(folder: Path = REFERENCE) -> Any:

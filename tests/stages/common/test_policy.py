@@ -14,7 +14,15 @@ from stages.common import paths
 from stages.common.device import Runtime
 from stages.common.model_folder import load_model
 from stages.common.params import Lora
-from stages.common.policy import Models, PolicyError, new_adapter, save_new_adapter, save_policy, trainable
+from stages.common.policy import (
+    Models,
+    PolicyError,
+    load_tokenizer,
+    new_adapter,
+    save_new_adapter,
+    save_policy,
+    trainable,
+)
 from tests.tiny import save_tiny
 
 RUNTIME = Runtime(torch.device("cpu"), torch.float32)
@@ -54,6 +62,15 @@ def test_a_fresh_adapter_changes_nothing_and_its_bytes_are_repeatable(base):
     config = json.loads((folder / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "data/reference"
     assert config["target_modules"] == ["down_proj", "q_proj"]
+
+
+def test_a_tokenizer_is_read_once_and_again_when_its_files_have_changed(base):
+    first = load_tokenizer(base)
+    assert load_tokenizer(base.absolute()) is first
+    path = base / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 77}))
+    assert first.model_max_length != 77
+    assert load_tokenizer(base).model_max_length == 77
 
 
 def test_an_adapter_folder_loads_through_peft(base):
