@@ -42,6 +42,7 @@ def needed_memory(work: DryRun) -> dict[str, dict[str, float]]:
     return {
         "rollout": {**weights, **beside, "cache of a batch": _batch(work, size)},
         "score": {**weights, **beside, "logits of a pass": logits},
+        "diagnose": {**weights, **beside, "gradients": 3 * 4.0 * trainable, "logits of a pass": 2 * logits},
         "update": {**weights, **stays, **states, "logits of a pass": 2 * logits},
     }
 

@@ -29,7 +29,7 @@ def gram_matrix(
 ) -> Tensor:
     """Inner products [E, E], in float64, of the gradients of all losses with respect to the trainable parameters.
 
-    Holds E copies of the trainable parameters.
+    Holds E + 1 copies of the trainable parameters.
     """
     parameters = list(trainable(model).values())
     sums: list[list[Tensor]] = [[torch.zeros_like(p, dtype=torch.float32) for p in parameters] for _ in losses]
@@ -46,7 +46,11 @@ def gram_matrix(
                     if part is not None:
                         total += part.float()
         progress()
-    return torch.stack([torch.stack([_inner(a, b) for b in sums]) for a in sums])
+    found_EE = torch.zeros(len(losses), len(losses), dtype=torch.float64)
+    for row, left in enumerate(sums):
+        for column, right in enumerate(sums[: row + 1]):
+            found_EE[row, column] = found_EE[column, row] = _inner(left, right)
+    return found_EE
 
 
 def _inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:

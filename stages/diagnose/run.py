@@ -1,5 +1,8 @@
 """Stage `diagnose`: policy i-1, rollouts, advantages of iteration i -> gradient_shares.parquet."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import polars as pl
 
 from stages.common import paths
@@ -10,17 +13,32 @@ from stages.common.params import Params
 from stages.common.policy import Models
 from stages.common.signal import has_advantage
 from stages.common.tables import GRADIENT_SHARES, write_table
-from stages.diagnose.gradients import gram_matrix
+from stages.diagnose.gradients import Weights, gram_matrix
 from stages.diagnose.quartiles import QUARTILES, add_quartile, quartile_weights, share_table
 from stages.update.batches import micro_batches
 from stages.update.rows import step_rows
 from stages.update.training_rows import training_rows
 
 
-def by_quartile(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[PackedRow]:
-    """Micro-batches with rows of one quartile each: each then has a gradient in two of the eight losses only."""
+def norms_of(
+    model: Any,
+    quartiles: Sequence[Sequence[PackedRow]],
+    losses: Sequence[Sequence[Weights]],
+    temperature: float,
+    progress: Callable[[], None] = lambda: None,
+) -> list[list[float]]:
+    """For each kind of loss, of which there is one for each quartile, the norms of the quartiles' gradients."""
+    found = [
+        gram_matrix(model, packed, of_quartile, temperature, progress).diagonal().sqrt().tolist()
+        for packed, of_quartile in zip(quartiles, zip(*losses, strict=True), strict=True)
+    ]
+    return [list(norms) for norms in zip(*found, strict=True)]
+
+
+def by_quartile(rows: pl.DataFrame, max_tokens: int, *, one_by_one: bool) -> list[list[PackedRow]]:
+    """The micro-batches of each quartile: of all weights no more than two gradients are held at once."""
     parts = [rows.filter(quartile=number) for number in range(1, QUARTILES + 1)]
-    return [packed for part in parts for packed in micro_batches(part, max_tokens, one_by_one=one_by_one)]
+    return [micro_batches(part, max_tokens, one_by_one=one_by_one) for part in parts]
 
 
 def run(name: str, params: Params, models: Models, journal: Journal) -> None:
@@ -34,12 +52,11 @@ def run(name: str, params: Params, models: Models, journal: Journal) -> None:
     def progress() -> None:
         nonlocal done
         done += 1
-        journal.progress(done, len(packed), "micro-batches")
+        journal.progress(done, sum(map(len, packed)), "micro-batches")
 
-    losses = [weights for by_length in (False, True) for weights in quartile_weights(rows, values, by_length=by_length)]
-    norms = gram_matrix(model, packed, losses, params.rollout.temperature, progress).diagonal().sqrt().tolist()
-    plain, by_length = norms[:QUARTILES], norms[QUARTILES:]
-    table = share_table(rows, {"sequence_sum": plain, "response_mean": by_length, "token_mean": plain})
+    plain, by_length = (quartile_weights(rows, values, by_length=by_length) for by_length in (False, True))
+    norms = norms_of(model, packed, (plain, by_length), params.rollout.temperature, progress)
+    table = share_table(rows, {"sequence_sum": norms[0], "response_mean": norms[1], "token_mean": norms[0]})
     table = table.with_columns(iteration=pl.lit(paths.iteration_number(name), dtype=pl.Int32))
     write_table(table, GRADIENT_SHARES, ("iteration", "reduction", "quartile"), paths.gradient_shares(name))
     shares = table.filter(reduction="sequence_sum")["share"].to_list()

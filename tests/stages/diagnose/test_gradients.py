@@ -4,9 +4,10 @@ import polars as pl
 import pytest
 import torch
 
-from stages.common.packing import Group, pack
+from stages.common.packing import Group, pack, split_groups
 from stages.diagnose.gradients import cosines, gram_matrix
 from stages.diagnose.quartiles import add_quartile, quartile_weights, share_table
+from stages.diagnose.run import norms_of
 from stages.update.rows import StepRows
 from tests.tiny import gpt2, llama
 
@@ -45,6 +46,18 @@ def test_inner_products_are_those_of_the_gradients(make, max_tokens):
     assert found[0, 2].item() == pytest.approx(-1.0, abs=1e-6)
     assert abs(found[0, 1].item()) < 0.999
     assert found[3].isnan().all()
+
+
+def test_norms_of_quartiles_are_those_of_their_own_gradients():
+    kinds = [
+        [[[scale if row == own else 0.0] * len(c) for row, c in enumerate(sum(COMPLETIONS, []))] for own in range(4)]
+        for scale in (1.0, -0.5)
+    ]  # of each quartile one row
+    quartiles = [pack([group], 1000) for group in split_groups(GROUPS, 1000, one_by_one=True)]
+    found = norms_of(llama().requires_grad_(True), quartiles, kinds, 1.0)
+    for kind, norms in zip(kinds, found, strict=True):
+        wanted = [by_hand(llama, weights).norm().item() for weights in kind]
+        assert norms == pytest.approx(wanted, rel=1e-4)
 
 
 def rows(lengths):
