@@ -49,10 +49,10 @@ def test_inner_products_are_those_of_the_gradients(make, max_tokens):
 
 
 def test_norms_of_quartiles_are_those_of_their_own_gradients():
-    kinds = [
-        [[[scale if row == own else 0.0] * len(c) for row, c in enumerate(sum(COMPLETIONS, []))] for own in range(4)]
-        for scale in (1.0, -0.5)
-    ]  # of each quartile one row
+    lengths = [len(completion) for group in COMPLETIONS for completion in group]
+    kinds = [  # of each quartile one row
+        [[[scale * (row == own)] * n for row, n in enumerate(lengths)] for own in range(4)] for scale in (1.0, -0.5)
+    ]
     quartiles = [pack([group], 1000) for group in split_groups(GROUPS, 1000, one_by_one=True)]
     found = norms_of(llama().requires_grad_(True), quartiles, kinds, 1.0)
     for kind, norms in zip(kinds, found, strict=True):
