@@ -13,6 +13,7 @@ from stages.common import paths
 from stages.common.params import Params
 
 CUT_OFF = 0.5
+HIGH_RATE = 1e-4  # for all weights
 KL_AT_START = 1e-3  # nats per token
 
 
@@ -126,5 +127,11 @@ def step() -> Finding:
 def trained(work: DryRun) -> Finding:
     """How much is trained."""
     trainable, of_all = work.facts["trainable"], work.facts["parameters"]
-    how = f"LoRA of rank {work.params.policy.lora.rank}" if work.params.policy.method == "lora" else "all weights"
-    return Finding("ok", "policy", f"{how}: {trainable:,} of {of_all:,} parameters are trained")
+    is_full, rate = work.params.policy.method == "full", work.params.update.learning_rate
+    how = "all weights" if is_full else f"LoRA of rank {work.params.policy.lora.rank}"
+    text = f"{how}: {trainable:,} of {of_all:,} parameters are trained"
+    if is_full and rate > HIGH_RATE:
+        advice = f"update.learning_rate {rate:g} is one for adapters, and may ruin the policy in one step"
+        text += f"; {advice}: 1e-6 to 1e-5 is usual"
+        return Finding("warning", "policy", text)
+    return Finding("ok", "policy", text)

@@ -17,6 +17,7 @@ from stages.common.packing import PackedRow
 from stages.common.policy import trainable
 from stages.update.tokens import rows_of
 
+PIECE = 2**18  # numbers
 Weights = Sequence[Sequence[float]]  # of each row, by its index: the weight of each of its tokens
 
 
@@ -54,7 +55,13 @@ def gram_matrix(
 
 
 def _inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
-    return torch.stack([(a.double() * b.double()).sum() for a, b in zip(left, right, strict=True)]).sum().cpu()
+    """In float64, of a few numbers at a time: copies of all of them would take longer than the products."""
+    pieces = [
+        torch.dot(one.double(), other.double())
+        for a, b in zip(left, right, strict=True)
+        for one, other in zip(torch.split(a.flatten(), PIECE), torch.split(b.flatten(), PIECE), strict=True)
+    ]
+    return torch.stack(pieces).sum().cpu()
 
 
 def cosines(gram_EE: Tensor) -> Tensor:

@@ -43,7 +43,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of each side")
     parser.add_argument("--prompts", type=int, default=PROMPTS, help=f"of an iteration, {SAMPLES} samples each")
     parser.add_argument("--silent", action="store_true", help="no KL, and for half of the prompts always one reward")
-    parser.add_argument("--plain", action="store_true", help="TRL as it comes alone")
+    parser.add_argument(
+        "--plain", action="store_true", help="only TRL as it comes, without its rows of checkpointing and saving"
+    )
     parser.add_argument("--folder", type=Path, help="for the project, which is made anew")
     options = parser.parse_args()
     others = {"TRL": TRL["TRL"]} if options.plain else TRL
