@@ -17,14 +17,9 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
-def work():
-    for _ in range(5):
-        held = [torch.ones(2_000_000) for _ in range(10)]
-for _ in range(5):
-    work()
+torch.ones(7_500_000)
 before = faults()
-for _ in range(5):
-    work()
+torch.ones(6_000_000)  # has room where the first was, if that is still there
 new, held = faults() - before, resident()
 release()
 print(new, held - resident())
@@ -53,5 +48,5 @@ def test_freed_blocks_are_kept_for_the_next_pass_and_given_back():
     new, given_back = run("keep_freed()")
     usual, _ = run("")
     assert new < usual / 4
-    assert given_back > 50_000_000
+    assert given_back > 20_000_000
     assert run("keep_freed()", MALLOC_TRIM_THRESHOLD_="131072")[0] > usual / 2  # what a user has set stays
