@@ -166,10 +166,10 @@ def progress_key(stage: StageId) -> str:
 @contextmanager
 def progress(stage: StageId) -> Iterator[Callable[[list[Record]], None]]:
     """Gives a function that takes new records of the stage's journal: a long stage that is computed has a progress
-    artifact.
+    artifact, once it has taken so long that somebody might look.
     """
     made: list[Any] = []
-    sent = 0.0
+    sent = time.monotonic()
 
     def show(percent: float) -> None:
         with unimportant():

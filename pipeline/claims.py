@@ -78,7 +78,7 @@ def declaration(dvc_name: str, file: Path) -> dict[str, Any]:
     """The stage's own part of dvc.yaml, with its key in place; empty if it is not there."""
     name, _, key = dvc_name.partition("@")
     try:
-        found = load_yaml(file.read_text(encoding="utf-8"))["stages"][name]
+        found = _parsed(file.read_text(encoding="utf-8"))["stages"][name]
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
         raise EditedError(f"{file} was edited while {dvc_name} ran, and has no such stage now ({error!r})") from None
     text = json.dumps(found.get("do", found)).replace("${key}", key).replace("${item}", key)
@@ -120,6 +120,12 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_Loader)
 
 
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> Any:
+    """For reading: dvc.yaml and params.yaml are mostly the text that they were for the stage before."""
+    return load_yaml(text)
+
+
 def _values(declared: list[Any]) -> dict[str, dict[str, Any]]:
     keys: dict[str, list[str]] = {}
     for one in declared:
@@ -130,7 +136,7 @@ def _values(declared: list[Any]) -> dict[str, dict[str, Any]]:
 
 def _picked(file: Path, names: list[str]) -> dict[str, Any]:
     try:
-        content = load_yaml(file.read_text(encoding="utf-8"))
+        content = _parsed(file.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError):
         return {}
     return {name: value for name in names if (value := _at(content, name.split("."))) is not _MISSING}

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import polars as pl
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
 from pipeline.windows.present import check_policy_files, check_tables
 from stages.advantage.moving_average import Carried, carry_on
@@ -19,6 +18,9 @@ from stages.common.files import publish
 from stages.common.params import Estimator, Params, ParamsError
 from stages.common.tables import KEY, SCORES, read_table
 from stages.compare.side_by_side import advantage_tables, side_by_side, with_estimator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SCORE_TOLERANCE = 1e-9
 
@@ -74,7 +76,7 @@ def past_of(name: str, params: Params) -> Carried:
     return carried
 
 
-def gradient_cosines(name: str, tables: dict[str, pl.DataFrame], params: Params, console: Console) -> Tensor:
+def gradient_cosines(name: str, tables: dict[str, pl.DataFrame], params: Params, console: Console) -> "Tensor":
     """Cosines [E, E] between the gradients, on the policy that sampled, under the reduction of params.yaml."""
     from stages.common.logprobs import takes_block_mask
     from stages.compare.weights import compared_rows, loss_weights
@@ -139,7 +141,7 @@ def _print_rows(
     console.print(table)
 
 
-def _print_cosines(console: Console, names: Sequence[str], cosines_EE: Tensor, params: Params) -> None:
+def _print_cosines(console: Console, names: Sequence[str], cosines_EE: "Tensor", params: Params) -> None:
     table = Table(title=f"Cosine between the gradients, reduction {params.update.reduction}")
     table.add_column("", no_wrap=True)
     for one in names:

@@ -5,6 +5,7 @@ Cancelled, the stage that works too, whatever the signal makes of the library th
 only where it can help: after a process that was killed, or a server that was lost.
 """
 
+import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -122,8 +123,7 @@ def reproduced(stage: StageId, number: int) -> Outcome:
     """Bring a stage up to date, followed on the screen and in Prefect; `number` is its place in the run."""
     worker = _worker.get()
     if worker is not None and not worker.is_running:
-        with Screen.current().loading():
-            worker.ensure()
+        worker.ensure()
     heard = Heard()
     with Screen.current().stage(stage, number) as show, artifacts.progress(stage) as tell:
 
@@ -173,3 +173,4 @@ def get_ready() -> None:
     use_this_python()
     os.environ[QUIET_VARIABLE] = "1"  # what a stage has to say is shown here
     stopping.listen()
+    gc.freeze()  # libraries stay: each collection would go through all of their objects

@@ -70,18 +70,6 @@ class Screen:
             self.console.print(self.summary(), highlight=False)
 
     @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Say what is going on before the first stage, and after a worker that has died."""
-        if not self.console.is_terminal:
-            self.console.print("Loading libraries", highlight=False)
-        before = self.progress.tasks[0].fields["detail"]
-        self.progress.update(self.run, detail="loading libraries", refresh=True)
-        try:
-            yield
-        finally:
-            self.progress.update(self.run, detail=before)
-
-    @contextmanager
     def stage(self, stage: StageId, number: int) -> Iterator[Callable[[list[Record]], None]]:
         """Gives a function that takes new records of the stage's journal: a bar, or lines, shows how far it is."""
         title = stage.dvc_name.rpartition(":")[2]

@@ -15,7 +15,6 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.run_lock import at_work
@@ -28,23 +27,27 @@ from stages.common.processes import lives, own_identity
 START_SECONDS = 60.0
 
 
-def code_hash() -> str:
-    """Hash of all source files of the stages, and of when they were written: one that was changed and changed back may
-    have been imported in between.
+def code_state(folder: str = "stages") -> dict[str, tuple[int, ...]]:
+    """Of each source file of the stages which one it is, how large, and when it was written last: one that was changed
+    and changed back may have been imported in between. The last of the times cannot be set back.
     """
-    digest = blake2b(digest_size=16)
-    for path in sorted(Path("stages").rglob("*.py")):
-        digest.update(f"{path}\0{path.stat().st_mtime_ns}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    found: dict[str, tuple[int, ...]] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                found |= code_state(entry.path)
+            elif entry.name.endswith(".py"):
+                stat = os.stat(entry.path)
+                found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    return found
 
 
 def serve(address: str, parent: int) -> None:
-    """Answer requests until the parent ends, or until the code on disk is no longer the code that runs here."""
+    """Answer requests until the parent ends, or until the code on disk is no longer the code that runs here. What a
+    stage needs is imported with the first that needs it: a run that has nothing to compute does not wait for torch.
+    """
     end_with_parent(parent)
-    code = code_hash()
-    import stages.common.policy  # noqa: F401  the slow imports, done before the first request
-
+    code = code_state()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()
@@ -52,7 +55,7 @@ def serve(address: str, parent: int) -> None:
         while current:
             connection, _ = server.accept()
             with connection:
-                current = code_hash() == code
+                current = code_state() == code
                 answer(connection, current)
 
 

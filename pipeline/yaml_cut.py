@@ -5,6 +5,7 @@ with anchors, several documents or another indentation, is not cut.
 """
 
 import re
+from functools import lru_cache
 
 import yaml
 
@@ -23,6 +24,7 @@ def blocks(text: str, key: re.Pattern[str]) -> dict[str, str] | None:
     return made if made and len(made) == len(found) else None
 
 
+@lru_cache(maxsize=8)  # DVC reads the same text several times for each stage
 def one_stage(text: str, dvc_name: str) -> str | None:
     """A dvc.yaml with one stage (with all of the `foreach` that `rollout@i0003` is of); None if it cannot be cut."""
     top = None if UNCUT.search(text) else blocks(text, KEY)
@@ -34,6 +36,7 @@ def one_stage(text: str, dvc_name: str) -> str | None:
     return f"{top.get('vars', '')}\nstages:\n{stages[name]}"
 
 
+@lru_cache(maxsize=8)
 def some_params(text: str, dvc_yaml: str) -> str | None:
     """The sections of params.yaml that a dvc.yaml of one stage speaks of; None if it cannot be cut."""
     sections = None if UNCUT.search(text) else blocks(text, KEY)

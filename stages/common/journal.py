@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from stages.common.disk import DiskError, telling
@@ -38,7 +37,7 @@ class Journal:
         with telling(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.unlink(missing_ok=True)
-        self._record({"event": "started", "run": token_hex(8), "pid": os.getpid(), "time": time.time()})
+        self._record({"event": "started", "run": os.urandom(8).hex(), "pid": os.getpid(), "time": time.time()})
 
     @property
     def seconds(self) -> float:

@@ -6,6 +6,7 @@ of them, and what is up to date is left alone.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,7 +17,6 @@ from stages.common.errors import StageError
 from stages.common.files import publish
 from stages.common.journal import Journal
 from stages.common.params import Params
-from stages.common.policy import Models
 from stages.common.tables import ADVANTAGES, KEY, SCORES, read_table, reward_schema, write_table
 from stages.common.write_json import write_json
 from stages.rescore import made_of
@@ -25,7 +25,10 @@ from stages.rescore.rewards_file import Rewards
 from stages.rescore.scores import read_old, scores_table
 from stages.score.rows import rollout_rows, score_rows
 
-ModelsOf = Callable[[], Models]
+if TYPE_CHECKING:
+    from stages.common.policy import Models
+
+ModelsOf = Callable[[], "Models"]
 
 
 @dataclass(frozen=True)
@@ -68,18 +71,21 @@ def _and_after(stale: list[str], chosen: Sequence[str], params: Params) -> list[
 
 
 def rescore(work: Work, models_of: ModelsOf, journal: Journal) -> None:
-    """Compute what is stale, iteration by iteration, and then say in `rewards.json` what lies there."""
+    """Compute what is stale, iteration by iteration, and then say in `rewards.json` what lies there. Models are asked
+    for, and all that they need imported, only if a reward is one.
+    """
     made_of.clear_other(work.name, work.recipe)
     if work.stale:
         made_of.manifest_path(work.name).unlink(missing_ok=True)  # written last: until then it would speak of others
+    models = models_of() if work.stale and any(one.model for one in work.given.rewards.values()) else None
     for number, iteration in enumerate(work.stale):
-        _publish(work, iteration, models_of(), journal)
+        _publish(work, iteration, models, journal)
         journal.progress(number + 1, len(work.stale), "iterations scored")
     if work.stale or not made_of.manifest_path(work.name).exists():
         made_of.write_manifest(work.name, work.recipe)
 
 
-def _publish(work: Work, iteration: str, models: Models, journal: Journal) -> None:
+def _publish(work: Work, iteration: str, models: "Models | None", journal: Journal) -> None:
     """Both tables and what they were made of, as one folder that appears whole."""
     found = made_of.inputs(work.name, iteration, work.params)  # before the work: what changes meanwhile is stale
     scores = _scores(work, iteration, models)
@@ -93,7 +99,7 @@ def _publish(work: Work, iteration: str, models: Models, journal: Journal) -> No
     journal.say(f"{iteration}: {samples.height} samples, {samples['task_reward'].null_count()} of them not scorable")
 
 
-def _scores(work: Work, iteration: str, models: Models) -> pl.DataFrame:
+def _scores(work: Work, iteration: str, models: "Models | None") -> pl.DataFrame:
     rows = rollout_rows(iteration)
     try:
         columns = score_rows(work.given.rewards, rows, models, work.params.score)

@@ -1,14 +1,18 @@
 """The rows that are scored: rollouts with their prompts' columns, and the rewards of all of them."""
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from stages.common import paths
 from stages.common.errors import StageError
 from stages.common.gate import refuse
 from stages.common.params import Reward, Score
-from stages.common.policy import Models
 from stages.common.tables import KEY, PROMPTS, ROLLOUTS, read_table
 from stages.score.model_reward import all_rewards
+
+if TYPE_CHECKING:
+    from stages.common.policy import Models
 
 
 def rollout_rows(name: str) -> pl.DataFrame:
@@ -23,7 +27,7 @@ def rollout_rows(name: str) -> pl.DataFrame:
     return rows
 
 
-def score_rows(rewards: dict[str, Reward], rows: pl.DataFrame, models: Models, score: Score) -> pl.DataFrame:
+def score_rows(rewards: dict[str, Reward], rows: pl.DataFrame, models: "Models | None", score: Score) -> pl.DataFrame:
     """The rewards of all rows, in their order. Greedy rows are scored in a call of their own: what a function makes of
     the samples must not depend on whether there are any.
     """

@@ -105,6 +105,15 @@ def by_stages(workspace, folder, rewards, **changes):
     }
 
 
+def test_functions_need_no_library_of_models(workspace, rescored, tmp_path, monkeypatch):
+    for name in ("torch", "transformers"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported')")
+    monkeypatch.setitem(workspace.extra, "PYTHONPATH", f"{tmp_path}{os.pathsep}{workspace.folder}")
+    workspace.run("rloo", "rescore", "light", "--rewards", "mine.yaml")
+    for iteration in ITERATIONS:
+        assert table(workspace, "light", iteration, "scores").equals(table(workspace, "mine", iteration, "scores"))
+
+
 IN_PARAMS = {
     "brief": {"function": "stages.score.mine:brief", "weight": 0.5, "arguments": {"scale": 2.0}},
     "some": {"function": "stages.score.mine:some"},

@@ -61,14 +61,11 @@ def test_names_of_dvc_stages(dvc_name, stage, name):
     assert (found.stage, found.name) == (stage, name)
 
 
-def test_the_summary_names_the_window_and_a_worker_that_loads_is_told(capsys):
+def test_the_summary_names_the_window(capsys):
     second = make_plan(5, 2, 2).next
     with Screen(1, second.title) as screen:
-        with screen.loading():
-            assert screen.progress.tasks[0].fields["detail"] == "loading libraries"
         screen.finished(stage_id("rollout@i0003", "i0004"), "unchanged")
     assert screen.progress.tasks[0].fields["detail"] == "1 stages were up to date"
     assert capsys.readouterr().out.splitlines() == [
-        "Loading libraries",
         "Stages of w0002 of w0003, i0003 to i0004: 1 unchanged",
     ]
