@@ -135,6 +135,8 @@ class Screen:
             f"{row['completions/mean_length']:5.1f}  cut off {row['completions/clipped_ratio']:4.0%}  "
             f"mixed groups {row['groups/mixed']:4.0%}  grad {row['grad_norm']:6.3f}  {seconds:5.1f} s"
         )
+        if row["grad_norm"] == 0:
+            self.console.print(f"{name}  no answer had a gradient: the policy is the one before", highlight=False)
 
     def evaluation(self, name: str) -> None:
         found = json.loads(paths.evaluation(name).read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """One side of `against_trl`: the pipeline's stages in one warm process, from the second iteration on.
 
-python -m tests.bench.own_stages FOLDER ITERATIONS
+python -m tests.bench.own_stages FOLDER ITERATIONS   # the folder is one that `against_trl --folder` has made
 """
 
 import os

@@ -1,6 +1,8 @@
 """The other side of `against_trl`: TRL's RLOOTrainer on the same checkpoint, prompts, K, lengths and reward.
 
 python -m tests.bench.usual_trainer FOLDER ITERATIONS full|lora [checkpointing] [saving]
+
+The folder is one that `against_trl --folder` has made.
 """
 
 import os
