@@ -7,7 +7,7 @@ import httpx
 from prefect.exceptions import CancelledRun, PrefectException
 
 from pipeline.flows import stopping
-from pipeline.flows.server import Api, open_api, wait_for
+from pipeline.flows.server import Api, open_api, settings_of, wait_for
 from stages.common.errors import StageError
 
 
@@ -16,7 +16,9 @@ def reporting() -> Iterator[Api]:
     """The server is there, or is coming up, while the block imports what it needs; `begin` waits for it."""
     try:
         stopping.listen()
-        yield open_api()
+        api = open_api()
+        with settings_of(api):
+            yield api
     except BaseException as error:
         if stopping.is_stopping(error) or isinstance(error, CancelledRun):
             raise stopping.RunStoppedError from None

@@ -1,6 +1,8 @@
 """Which Prefect server a run reports to: the one that PREFECT_API_URL or the profile names, or one of its own."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -81,6 +83,18 @@ def start_server() -> Api:
     server = OwnServer()
     _own.append(server)
     return Api(server.url, own=True)
+
+
+@contextmanager
+def settings_of(api: Api) -> Iterator[None]:
+    """Without heartbeats of flows where the server ends with the run: nobody could miss them, and each flow would wait
+    for up to a second for the thread that sends them.
+    """
+    from prefect import settings
+
+    heartbeats = getattr(settings, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", None)  # not in all versions
+    with settings.temporary_settings({heartbeats: None} if api.own and heartbeats is not None else {}):
+        yield
 
 
 def wait_for(api: Api) -> None:

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from pipeline.flows.server import check_answers
+from pipeline.flows.server import Api, check_answers, settings_of
 from stages.common.errors import StageError
 from tests.workspace import ROOT
 
@@ -40,6 +40,17 @@ def test_a_server_that_is_set_and_does_not_answer_is_named_with_the_remedy():
 def test_something_else_at_the_url_is_named(httpserver_404):
     with pytest.raises(StageError, match="is no Prefect API: status 404"):
         check_answers(httpserver_404)
+
+
+def test_only_a_server_that_stays_hears_the_heartbeats_of_flows():
+    from prefect.settings import get_current_settings
+
+    usual = get_current_settings().flows.heartbeat_frequency
+    assert usual is not None
+    with settings_of(Api("http://127.0.0.1:4200/api")):
+        assert get_current_settings().flows.heartbeat_frequency == usual
+    with settings_of(Api("http://127.0.0.1:4200/api", own=True)):
+        assert get_current_settings().flows.heartbeat_frequency is None
 
 
 @pytest.fixture
