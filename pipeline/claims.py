@@ -122,7 +122,7 @@ def load_yaml(text: str) -> Any:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> Any:
-    """For reading: dvc.yaml and params.yaml are mostly the text that they were for the stage before."""
+    """For reading, values too: dvc.yaml and params.yaml are mostly the text that they were for the stage before."""
     return load_yaml(text)
 
 

@@ -78,8 +78,11 @@ class Screen:
 
         def show(records: list[Record]) -> None:
             nonlocal told
-            newest = [record for record in records if record["event"] == "progress"][-1:]
+            newest = [record for record in records if record["event"] in ("loading", "progress")][-1:]
             for record in newest:
+                if record["event"] == "loading":
+                    self.progress.update(bar, detail="loading libraries")
+                    continue
                 detail = f"{record['done']}/{record['total']} {record['unit']}"
                 self.progress.update(bar, completed=record["done"], total=record["total"], detail=detail)
                 if not self.console.is_terminal and time.monotonic() - told > LINE_SECONDS:
@@ -136,7 +139,7 @@ class Screen:
             f"mixed groups {row['groups/mixed']:4.0%}  grad {row['grad_norm']:6.3f}  {seconds:5.1f} s"
         )
         if row["grad_norm"] == 0:
-            self.console.print(f"{name}  no answer had a gradient: the policy is the one before", highlight=False)
+            self.console.print(f"{name}  no row has a gradient: the policy is the one before", highlight=False)
 
     def evaluation(self, name: str) -> None:
         found = json.loads(paths.evaluation(name).read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.run_lock import at_work
@@ -29,25 +29,32 @@ START_SECONDS = 60.0
 
 def code_state(folder: str = "stages") -> dict[str, tuple[int, ...]]:
     """Of each source file of the stages which one it is, how large, and when it was written last: one that was changed
-    and changed back may have been imported in between. The last of the times cannot be set back.
+    and changed back may have been imported in between. The last of the times cannot be set back; a new name or other
+    rights change it, too, and then one stage more runs in a process of its own.
     """
     found: dict[str, tuple[int, ...]] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
                 found |= code_state(entry.path)
             elif entry.name.endswith(".py"):
-                stat = os.stat(entry.path)
-                found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+                with suppress(FileNotFoundError):  # an editor's lock, or a file that goes this moment
+                    stat = os.stat(entry.path)
+                    found[entry.path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     return found
 
 
 def serve(address: str, parent: int) -> None:
-    """Answer requests until the parent ends, or until the code on disk is no longer the code that runs here. What a
-    stage needs is imported with the first that needs it: a run that has nothing to compute does not wait for torch.
+    """Answer requests until the parent ends, or until the code on disk is no longer the code that runs here. Libraries
+    of models are imported with the first stage that needs them: a run that has nothing to compute does not wait for
+    them. What all stages need is imported here, where an edit that is made meanwhile shows before the first of them.
     """
     end_with_parent(parent)
     code = code_state()
+    import pipeline.dvc_files
+    import pipeline.used  # noqa: F401
+    import stages.entry  # noqa: F401
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()

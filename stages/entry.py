@@ -2,7 +2,6 @@
 
 import sys
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stages.common.disk import telling
@@ -10,6 +9,7 @@ from stages.common.errors import StageError
 from stages.common.files import sweep_partial
 from stages.common.journal import Journal, journalled
 from stages.common.kept.keeping import keeping
+from stages.common.libraries import imported
 from stages.common.manifest import start, write_manifest
 from stages.common.params import Compute, Params
 from stages.common.params_file import load_params
@@ -70,7 +70,7 @@ def run_stage(stage: str, name: str) -> None:
             known = "" if stage in OF_OFFLINE else f"; iterations have names like {iteration_name(3)}"
             raise StageError(f"params.yaml: offline has no {name!r}{known}")
         sweep_partial()
-        room = import_module(f"stages.{stage}.run")
+        room = imported(f"stages.{stage}.run", journal)
         with recording(stage, name) as record, keeping(stage, name, params.resume.every_seconds, journal):
             start(record)
             if stage in WITHOUT_MODELS:

@@ -1,5 +1,7 @@
 """A journal for stages that run inside a test."""
 
+from contextlib import nullcontext
+
 
 class Silent:
     """Keeps what it is told."""
@@ -12,3 +14,6 @@ class Silent:
 
     def progress(self, *_):
         pass
+
+    def loading(self):
+        return nullcontext()

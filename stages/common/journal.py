@@ -43,6 +43,13 @@ class Journal:
     def seconds(self) -> float:
         return time.monotonic() - self._started
 
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """While libraries are imported. The stage's seconds count from there on: who runs several imports them once."""
+        self._record({"event": "loading"})
+        yield
+        self._started = time.monotonic()
+
     def progress(self, done: int, total: int, unit: str) -> None:
         """Say how far the work is; cheap enough to call for every item."""
         now = time.monotonic()

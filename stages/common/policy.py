@@ -208,7 +208,7 @@ def kl_reference_folder() -> Path:
 
 def save_policy(model: Any, source: Path, target: Path) -> None:
     """Write the policy to the folder `target`, its other files (config, tokenizer) taken from the folder `source`."""
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     if isinstance(model, PeftModel):
         shutil.copyfile(source / ADAPTER_CONFIG, target / ADAPTER_CONFIG)
         save_adapter_weights(model, target)

@@ -42,19 +42,21 @@ def save_first(
 
 
 def save_next(critic: Critic, optimizer: StoredAdamW, source: Path, target: Path) -> None:
-    """The folder of a later iteration, what does not change taken from the folder `source` of the one before."""
+    """The folder of a later iteration, what does not change taken from the folder `source` of the one before; with the
+    optimizer's state, if the last step has not left it there.
+    """
     if critic.adapter is None:
         save_policy(critic.model, source, target)
         (target / PRETRAINING).unlink(missing_ok=True)
     else:
-        target.mkdir(parents=True)
         shutil.copyfile(source / ADAPTER, target / ADAPTER)
         save_adapter_weights(critic.adapter, target)
         save_head(critic, target)
         if (source / OWN_BASE).exists():
             link_folder(source / OWN_BASE, target / OWN_BASE)
     write_marker(target, described(source))
-    optimizer.save(target / OPTIMIZER)
+    if not (target / OPTIMIZER).exists():
+        optimizer.save(target / OPTIMIZER)
 
 
 def save_head(critic: Critic, folder: Path) -> None:

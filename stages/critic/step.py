@@ -4,6 +4,7 @@ Dimension suffix: T completion tokens of a micro-batch.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,13 @@ def critic_step(
     packed_rows: Sequence[PackedRow],
     clip: float | None,
     kept: KeptSteps | None = None,
+    save_to: Path | None = None,
 ) -> dict[str, Any]:
     """Take the step on rows with `returns` (and, for the clip, `values`) and return its row of the steps table.
 
     `rows` have an `index` that is their place. Without any, weights and optimizer state stay as they are. A step that
-    `kept` has begun goes on after the micro-batches whose gradients the optimizer holds already.
+    `kept` has begun goes on after the micro-batches whose gradients the optimizer holds already. `save_to`: a step that
+    is taken leaves the optimizer's state there.
     """
     kept = kept or KeptSteps()
     returns, old = rows["returns"].to_list(), rows["values"].to_list()
@@ -56,7 +59,7 @@ def critic_step(
         if done < len(packed_rows) and kept.due():
             values, goals = (torch.cat(parts) for parts in zip(*seen, strict=True))
             kept.within(done, {"loss": loss, "clipped": clipped}, {"value": values, "return": goals})
-    norm, rate = optimizer.step() if packed_rows else (0.0, None)
+    norm, rate = optimizer.step(save_to) if packed_rows else (0.0, None)
     return {
         "optimizer_step": optimizer.step_count,
         "rows": rows.height,

@@ -1,6 +1,7 @@
 """Training of the critic on rows with returns: optimizer steps over whole groups, in a seeded order for each epoch."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -42,11 +43,13 @@ def train(
     seed: int,
     journal: Journal,
     state: State | None = None,
+    save_to: Path | None = None,
 ) -> list[dict[str, Any]]:
     """All optimizer steps, one row of the steps table each. A row without returns is left out of everything. Steps
     that `state` holds are not taken again.
 
     `rows` have `prompt_id`, `prompt_ids`, `completion_ids`, `returns`, and `values`, from which `clip` counts.
+    `save_to`: where the last step leaves the optimizer's state, if it is taken.
     """
     one_by_one, total = reads_one_by_one(critic.model, journal), epochs * steps
     kept = resumed(state, total, UNIT)
@@ -56,7 +59,8 @@ def train(
         known = batch.filter(pl.col("returns").is_not_null()).with_row_index("index")
         packed = micro_batches(known, pack_tokens, one_by_one=one_by_one)
         with gradient_checkpointing(critic.model, checkpointed, "critic.gradient_checkpointing"):
-            row = critic_step(critic.model, optimizer, known, packed, clip, kept)
+            last = save_to if number == total else None
+            row = critic_step(critic.model, optimizer, known, packed, clip, kept, last)
         if not row["grad_norm"]:
             journal.say(f"critic, step {number}: nothing has a gradient; its weights stay as they are")
         kept.taken({"iteration": iteration, "step": number, "epoch": epoch, **row}, last=number == total)

@@ -57,21 +57,23 @@ def _train(
     content |= {"optimizer": file_hash(before / OPTIMIZER)}
     state = state_of(work_of(critic, rows, content), optimizer)
     models.critic_changed(None)
-    steps = train(
-        critic,
-        optimizer,
-        rows,
-        epochs=options.epochs,
-        steps=options.minibatches,
-        clip=options.value_clip,
-        pack_tokens=options.pack_tokens,
-        checkpointed=options.gradient_checkpointing,
-        iteration=iteration,
-        seed=seed_of(seed, "critic", iteration),
-        journal=journal,
-        state=state,
-    )
     with publish(paths.critic(name)) as scratch:
+        scratch.mkdir()
+        steps = train(
+            critic,
+            optimizer,
+            rows,
+            epochs=options.epochs,
+            steps=options.minibatches,
+            clip=options.value_clip,
+            pack_tokens=options.pack_tokens,
+            checkpointed=options.gradient_checkpointing,
+            iteration=iteration,
+            seed=seed_of(seed, "critic", iteration),
+            journal=journal,
+            state=state,
+            save_to=scratch / OPTIMIZER,
+        )
         save_next(critic, optimizer, before, scratch)
     models.critic_changed(paths.critic(name))
     return steps

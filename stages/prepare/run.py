@@ -5,13 +5,12 @@ that stand between options and stages.
 A part imports what it needs when it runs: `sources` runs each time, and must not wait for torch.
 """
 
-from importlib import import_module
-
 from stages.common.journal import Journal
+from stages.common.libraries import imported
 from stages.common.params import Params
 
 PLACES = {"prompts": "prompts.run"}
 
 
 def run(part: str, params: Params, journal: Journal) -> None:
-    import_module(f"stages.prepare.{PLACES.get(part, part)}").run(params, journal)
+    imported(f"stages.prepare.{PLACES.get(part, part)}", journal).run(params, journal)

@@ -5,6 +5,7 @@ model among the rewards nothing of what models need is imported.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from stages.common import paths
 from stages.common.checked import checked
 from stages.common.params import Reward
 from stages.score.calling.function import of_reward
-from stages.score.rewards import NamedBy, Verdict, classify, reward_columns, reward_inputs
+from stages.score.rewards import NamedBy, Verdict, classify, no_models, reward_columns, reward_inputs
 
 if TYPE_CHECKING:
     from stages.common.policy import Models
@@ -35,9 +36,9 @@ def all_rewards(
     and `named_by` as there.
     """
 
-    def of_model(reward: Reward) -> list[Verdict]:
-        assert reward.model is not None
-        assert models is not None
+    def of_model(reward: Reward) -> Sequence[Verdict]:
+        if reward.model is None or models is None:
+            return no_models(reward)
         return model_verdicts(rows, reward.model, models, max_tokens, normalise=reward.normalise)
 
     return reward_columns(rewards, reward_inputs(rows), of_model, max_failed=max_failed, named_by=named_by)

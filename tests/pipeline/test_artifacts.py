@@ -3,6 +3,7 @@
 import pytest
 from prefect.client.schemas.actions import ArtifactCreate
 
+from pipeline import artifacts
 from pipeline.artifacts import _card, progress_key
 from pipeline.door import stage_id
 
@@ -35,3 +36,14 @@ def test_an_estimator_without_a_baseline_has_none():
 def test_prefect_takes_the_keys_of_all_stages(dvc_name):
     key = progress_key(stage_id(dvc_name, "i0003"))
     assert ArtifactCreate(key=key).key == key
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(3600.0, []), (0.0, [50.0, 100.0])])
+def test_only_a_stage_that_takes_its_time_has_a_progress_artifact(monkeypatch, seconds, shown):
+    told = []
+    monkeypatch.setattr(artifacts, "PROGRESS_SECONDS", seconds)
+    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda percent, **_: told.append(percent))
+    monkeypatch.setattr(artifacts, "update_progress_artifact", lambda _, percent: told.append(percent))
+    with artifacts.progress(stage_id("rollout@i0003", "i0003")) as tell:
+        tell([{"event": "progress", "done": 1, "total": 2}])
+    assert told == shown

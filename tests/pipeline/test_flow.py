@@ -1,6 +1,7 @@
 """`rloo train`: the same bytes as `dvc repro`, one Prefect task per stage, artifacts, honest failures."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -48,6 +49,24 @@ def test_the_flow_gives_the_hashes_of_dvc_repro(flow_workspace, reference):
 
 def test_dvc_has_nothing_left_to_do_after_the_flow(flow_workspace):
     assert flow_workspace.nothing_to_do(flow_workspace.run("dvc", "repro"))
+
+
+def test_a_run_with_nothing_to_compute_imports_no_library_of_models(flow_workspace, tmp_path, monkeypatch):
+    for name in ("torch", "transformers", "peft"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('imported')")
+    monkeypatch.setitem(flow_workspace.extra, "PYTHONPATH", f"{tmp_path}{os.pathsep}{flow_workspace.folder}")
+    before = flow_workspace.starts()
+    assert "22 unchanged" in flow_workspace.run("rloo", "train")
+    assert flow_workspace.computed_since(before) == set()
+
+
+def test_a_library_that_is_broken_is_named_with_the_remedy(bare_workspace, tmp_path, monkeypatch):
+    workspace = bare_workspace()
+    (tmp_path / "transformers.py").write_text("raise ImportError('libnothing.so.1: cannot open')")
+    monkeypatch.setitem(workspace.extra, "PYTHONPATH", f"{tmp_path}{os.pathsep}{workspace.folder}")
+    output = workspace.fail("rloo", "train").replace("\n", " ")
+    assert "stages.prepare.model cannot be imported: ImportError: libnothing.so.1: cannot open" in output
+    assert "make setup" in output
 
 
 def test_prefect_knows_one_task_per_stage_and_holds_the_artifacts(flow_workspace, reference):

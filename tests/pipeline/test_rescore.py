@@ -106,7 +106,7 @@ def by_stages(workspace, folder, rewards, **changes):
 
 
 def test_functions_need_no_library_of_models(workspace, rescored, tmp_path, monkeypatch):
-    for name in ("torch", "transformers"):
+    for name in ("torch", "transformers", "peft"):
         (tmp_path / f"{name}.py").write_text("raise AssertionError('imported')")
     monkeypatch.setitem(workspace.extra, "PYTHONPATH", f"{tmp_path}{os.pathsep}{workspace.folder}")
     workspace.run("rloo", "rescore", "light", "--rewards", "mine.yaml")

@@ -61,6 +61,29 @@ def test_names_of_dvc_stages(dvc_name, stage, name):
     assert (found.stage, found.name) == (stage, name)
 
 
+def test_a_stage_that_loads_libraries_says_so_until_its_work_begins(project):
+    with Screen(1) as screen, screen.stage(stage_id("rollout@i0001", "i0001"), 0) as show:
+        bar = screen.progress.tasks[1]
+        show([{"event": "started"}, {"event": "loading"}])
+        assert bar.fields["detail"] == "loading libraries"
+        show([{"event": "progress", "done": 2, "total": 9, "unit": "completions ended"}])
+        assert bar.fields["detail"] == "2/9 completions ended"
+
+
+ROW = {"reward": 0.5, "kl": None, "completions/mean_length": 7.0, "completions/clipped_ratio": 0.0, "groups/mixed": 0.0}
+
+
+@pytest.mark.parametrize(("norm", "lines"), [(0.5, 1), (0.0, 2)])
+def test_an_iteration_that_moved_nothing_is_told(project, capsys, monkeypatch, norm, lines):
+    monkeypatch.setattr("pipeline.screen.read_table", lambda *_: None)
+    monkeypatch.setattr("pipeline.screen.training_row", lambda *_: ROW | {"grad_norm": norm})
+    with Screen(1) as screen:
+        screen.iteration("i0003")
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("i0003")]
+    assert len(told) == lines
+    assert ("no row has a gradient" in told[-1]) == (norm == 0)
+
+
 def test_the_summary_names_the_window(capsys):
     second = make_plan(5, 2, 2).next
     with Screen(1, second.title) as screen:

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from dvc.utils.serialize import parse_yaml
 
 from pipeline.door import open_repo
 from pipeline.yaml_cut import one_stage, some_params
@@ -77,3 +78,9 @@ def test_params_that_could_mean_something_else_are_not_cut(text):
 def test_stars_and_ampersands_in_words_are_no_anchors():
     text = SMALL.replace("cmd: x", "cmd: rm a*b && cp 'a & b' \"*.txt\" 2>&1 # &c *d")
     assert "rm a*b" in (one_stage(text, "a") or "")
+
+
+def test_dvc_reads_a_function_that_is_named_in_flow_style():
+    """As the documentation writes it; a parser in C that ruamel.yaml takes where it finds one refuses the colon."""
+    text = "judge: {function: stages.score.constraints:reward, weight: 1.0}\n"
+    assert parse_yaml(text, "params.yaml") == {"judge": {"function": "stages.score.constraints:reward", "weight": 1.0}}
