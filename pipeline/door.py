@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from pipeline.dvc_files import keep_lock
 from pipeline.dvc_fs import WholeFiles
+from pipeline.dvc_yaml import remember_texts
 from pipeline.used import check_used
 from stages.common.errors import StageError
 from stages.common.journal import read_journal, run_of
@@ -63,6 +64,7 @@ def open_repo(stage: str | None = None) -> Repo:
     Where another command of DVC has its lock (`dvc push`, `dvc status`), it is waited for: a stage that has been
     computed must not be lost because DVC could not write down that it was.
     """
+    remember_texts()
     files = WholeFiles()
     files.stage = stage
     repo = Repo(fs=files, _wait_for_lock=True)
