@@ -5,7 +5,7 @@
 A policy of a few kilobytes, so that the work itself is next to nothing. Functions: `run_stage` in one process. Warm:
 `rloo train`, with DVC, Prefect and its resident worker. Cold: `dvc repro`, a process for each stage. The overhead is
 the time from the start of an iteration's rollout to the start of the next one's, less what the journals of its stages
-say they took; in cold processes that leaves imports and reading the policy out of the stages' own time only in part.
+say they took: of cold processes that is mostly imports.
 """
 
 import argparse
