@@ -152,6 +152,9 @@ def main(arguments: Any = None) -> None:
     except StageError as error:
         print(f"rloo: {error}", file=sys.stderr)
         sys.exit(getattr(error, "status", 1))
+    except ImportError as error:
+        print(f"rloo: {type(error).__name__}: {error}; `make setup` installs what is missing", file=sys.stderr)
+        sys.exit(1)
     except BaseException as error:
         stopping = sys.modules.get("pipeline.flows.stopping")  # not there where no flow was to run
         if stopping is None or not stopping.is_stopping(error):

@@ -22,6 +22,8 @@ from stages.common.journal import read_journal, run_of
 
 ALWAYS_RUN = "prepare_sources"  # `always_changed` in dvc.yaml: that it is computed says nothing
 
+QUIET = ("dvc", "dvc_data", "dvc_objects")  # whose lines, and bars on a terminal, would lie among those of the run
+
 Outcome = Literal["computed", "restored", "unchanged"]
 
 
@@ -77,7 +79,8 @@ def open_repo(stage: str | None = None) -> Repo:
 def reproduce(stage: StageId) -> Outcome:
     """Bring one stage up to date, as `dvc repro --single-item` does."""
     before = run_of(stage.stage, stage.name)
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    for library in QUIET:
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     try:
         with redirect_stdout(StringIO()), open_repo(stage.dvc_name) as repo:
             changed = repo.reproduce(stage.dvc_name, single_item=True)

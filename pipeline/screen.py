@@ -110,7 +110,7 @@ class Screen:
             self.console.print(f"{stage.dvc_name:18} restored from the run cache", highlight=False)
         kept = sum(outcome != "computed" for outcome in self.outcomes.values())
         if kept:
-            self.progress.update(self.run, detail=f"{kept} stages were up to date")
+            self.progress.update(self.run, detail=f"{kept} {'stage was' if kept == 1 else 'stages were'} up to date")
 
     def again(self, reason: str) -> None:
         """A stage has failed in a way that may be gone at the next try."""

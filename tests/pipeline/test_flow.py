@@ -2,7 +2,10 @@
 
 import json
 import os
+import pty
 import shutil
+import termios
+from contextlib import suppress
 
 import pytest
 
@@ -58,6 +61,28 @@ def test_a_run_with_nothing_to_compute_imports_no_library_of_models(flow_workspa
     before = flow_workspace.starts()
     assert "22 unchanged" in flow_workspace.run("rloo", "train")
     assert flow_workspace.computed_since(before) == set()
+
+
+def on_terminal(workspace, *command):
+    """What a command that succeeds writes to a terminal."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (30, 120))  # a terminal without a size is shown no bars
+    process = workspace.start(*command, output=its)
+    os.close(its)
+    seen = b""
+    with suppress(OSError):  # nobody has the terminal open any more
+        while chunk := os.read(ours, 1 << 16):
+            seen += chunk
+    os.close(ours)
+    assert process.wait() == 0
+    return seen.decode(errors="replace")
+
+
+def test_bars_of_dvc_do_not_lie_among_the_lines_of_a_run(flow_workspace):
+    seen = on_terminal(flow_workspace, "rloo", "train")
+    assert "unchanged" in seen
+    assert "Checking cache" not in seen
+    assert "files/s" not in seen
 
 
 def test_a_library_that_is_broken_is_named_with_the_remedy(bare_workspace, tmp_path, monkeypatch):

@@ -8,7 +8,19 @@ import pytest
 from tests.workspace import ROOT
 
 OF_MODELS = ("torch", "transformers", "peft")
-COMMANDS = ("train", "rescore", "diff", "show", "compare", "verify.run", "storage.usage", "heal", "watch", "presets")
+COMMANDS = (
+    "train",
+    "rescore",
+    "diff",
+    "show",
+    "compare",
+    "export",
+    "verify.run",
+    "storage.usage",
+    "heal",
+    "watch",
+    "presets",
+)
 
 
 @pytest.mark.parametrize(

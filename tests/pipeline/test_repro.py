@@ -1,5 +1,7 @@
 """`dvc repro` on a tiny random model, end to end: what re-runs, what does not, and that bytes repeat."""
 
+import os
+
 import polars as pl
 import pytest
 import torch
@@ -150,6 +152,16 @@ def test_plots_are_drawn_from_the_history(reference):
     page = (reference.folder / "dvc_plots" / "index.html").read_text()
     for title in ("Task reward per iteration", "KL to the reference", "Gradient norm", "Seconds per stage"):
         assert title in page
+
+
+def test_what_cannot_be_exported_is_refused(reference, tmp_path, monkeypatch):
+    assert "i0009 is no iteration of pipeline/plan.yaml" in reference.fail("rloo", "export", "i0009", "exported")
+    (tmp_path / "torch.py").write_text("raise ImportError('libnothing.so.1: cannot open')")
+    monkeypatch.setitem(reference.extra, "PYTHONPATH", f"{tmp_path}{os.pathsep}{reference.folder}")
+    output = reference.fail("rloo", "export", "i0002", "exported")
+    assert "libnothing.so.1" in output
+    assert "make setup" in output
+    assert not (reference.folder / "exported").exists()
 
 
 def test_export_writes_a_folder_that_transformers_loads(reference):

@@ -88,7 +88,7 @@ def test_the_summary_names_the_window(capsys):
     second = make_plan(5, 2, 2).next
     with Screen(1, second.title) as screen:
         screen.finished(stage_id("rollout@i0003", "i0004"), "unchanged")
-    assert screen.progress.tasks[0].fields["detail"] == "1 stages were up to date"
+    assert screen.progress.tasks[0].fields["detail"] == "1 stage was up to date"
     assert capsys.readouterr().out.splitlines() == [
         "Stages of w0002 of w0003, i0003 to i0004: 1 unchanged",
     ]
