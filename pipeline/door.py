@@ -1,6 +1,5 @@
 """The DVC door: running one stage of dvc.yaml in this process, and saying whether it was computed or found."""
 
-import logging
 import os
 import sys
 from contextlib import redirect_stdout
@@ -15,14 +14,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from pipeline.dvc_files import keep_lock
 from pipeline.dvc_fs import WholeFiles
+from pipeline.dvc_quiet import quiet
 from pipeline.dvc_yaml import remember_texts
 from pipeline.used import check_used
 from stages.common.errors import StageError
 from stages.common.journal import read_journal, run_of
 
 ALWAYS_RUN = "prepare_sources"  # `always_changed` in dvc.yaml: that it is computed says nothing
-
-QUIET = ("dvc", "dvc_data", "dvc_objects")  # whose lines, and bars on a terminal, would lie among those of the run
 
 Outcome = Literal["computed", "restored", "unchanged"]
 
@@ -79,8 +77,7 @@ def open_repo(stage: str | None = None) -> Repo:
 def reproduce(stage: StageId) -> Outcome:
     """Bring one stage up to date, as `dvc repro --single-item` does."""
     before = run_of(stage.stage, stage.name)
-    for library in QUIET:
-        logging.getLogger(library).setLevel(logging.CRITICAL)
+    quiet()
     try:
         with redirect_stdout(StringIO()), open_repo(stage.dvc_name) as repo:
             changed = repo.reproduce(stage.dvc_name, single_item=True)

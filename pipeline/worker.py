@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from pipeline.run_lock import at_work
@@ -25,6 +26,7 @@ from stages.common.paths import LOGS, PARTIAL
 from stages.common.processes import lives, own_identity
 
 START_SECONDS = 60.0
+OF_ALL_STAGES = ("pipeline.dvc_files", "pipeline.used", "stages.entry")
 
 
 def code_state(folder: str = "stages") -> dict[str, tuple[int, ...]]:
@@ -51,10 +53,8 @@ def serve(address: str, parent: int) -> None:
     """
     end_with_parent(parent)
     code = code_state()
-    import pipeline.dvc_files
-    import pipeline.used  # noqa: F401
-    import stages.entry  # noqa: F401
-
+    for module in OF_ALL_STAGES:
+        import_module(module)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()

@@ -1,6 +1,5 @@
 """What earlier commands made that need not be made again: as DVC has it, and as what comes from outside is now."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from dvc.exceptions import DvcException
 from dvc.lock import LockError
 from dvc.repo import Repo
 
+from pipeline.dvc_quiet import quiet
 from pipeline.windows.checkout import by_name
 from stages.common import paths
 from stages.common.params import Params
@@ -19,7 +19,7 @@ def is_current(stages: Sequence[str]) -> bool:
     """Whether outputs, dependencies and options of the stages are those of their last run; False if DVC cannot say,
     such as while another command holds its lock.
     """
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    quiet()
     try:
         with Repo() as repo, repo.lock:
             found = by_name(repo)

@@ -1,6 +1,5 @@
 """Putting the files of the open window into place, out of DVC's cache."""
 
-import logging
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
@@ -9,6 +8,7 @@ from typing import Any
 from dvc.exceptions import CheckoutError, DvcException
 from dvc.repo import Repo
 
+from pipeline.dvc_quiet import quiet
 from pipeline.plan import Plan
 from pipeline.windows.lock import read_lock, stages_of
 from stages.common.errors import StageError
@@ -22,7 +22,7 @@ def check_out(plan: Plan) -> list[str]:
     own = sorted(stages_of(plan) & set(read_lock()))
     if not own:
         return []
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    quiet()
     try:
         with redirect_stdout(StringIO()), Repo() as repo:
             read_once(repo)
@@ -59,7 +59,7 @@ def is_up_to_date(plan: Plan) -> bool:
     names = stages_of(plan)
     if not names <= set(read_lock()):
         return False
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    quiet()
     try:
         with redirect_stdout(StringIO()), Repo() as repo, repo.lock:
             stages = by_name(repo)
@@ -70,7 +70,7 @@ def is_up_to_date(plan: Plan) -> bool:
 
 def put_into_cache(stages: list[str]) -> None:
     """What stages that are up to date made, for a cache that has lost it."""
-    logging.getLogger("dvc").setLevel(logging.CRITICAL)
+    quiet()
     try:
         with redirect_stdout(StringIO()), Repo() as repo:
             for stage in stages:
